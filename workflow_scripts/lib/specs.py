@@ -1,4 +1,4 @@
-"""What a cell or a run is asked to do: the frozen values that the config resolves to and that measuring processes receive.
+"""What a cell or a run is asked to do: the frozen values that the config resolves to and measuring processes receive.
 
 Everything here is plain data. A spec travels to a measuring process as JSON (`to_json`) and becomes typed again there
 (`from_json`), so a key that nobody reads or a value of the wrong type stops the job instead of being ignored.
@@ -119,7 +119,7 @@ class CellSpec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """One training to its end. `name` is the role or model that it trains, `treatment` what is changed (`baseline`: nothing)."""
+    """One training to its end: `name` is the role or model trained, `treatment` the change (or `baseline`)."""
 
     id: str
     device: DeviceSpec
@@ -159,12 +159,12 @@ def to_json(spec: Any) -> dict[str, Any]:
 
 
 def from_json(kind: type[T], values: dict[str, Any]) -> T:
-    """Builds a spec of `kind` from plain JSON values.
+    """Builds a spec of `kind` from plain JSON values; a whole number becomes a float where the spec wants one.
 
     Raises:
         dacite.DaciteError: a key is missing or unknown, or a value has the wrong type.
     """
-    return dacite.from_dict(kind, values, dacite.Config(strict=True))
+    return dacite.from_dict(kind, values, dacite.Config(strict=True, cast=[float]))
 
 
 def canonical(values: Any) -> str:

@@ -1,0 +1,85 @@
+"""The record that one cell, run or profile leaves: JSON with raw samples, status, what was observed, and provenance."""
+
+import json
+import os
+import platform
+import socket
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts.lib.isolation import Outcome
+from workflow_scripts.lib.provenance import commit
+
+RECORD_VERSION = 1
+
+
+def write_record(
+    path: Path,
+    *,
+    kind: str,
+    id: str,
+    study: str,
+    device: dict[str, Any],
+    spec: dict[str, Any],
+    code: str,
+    environment: dict[str, Any],
+    outcome: Outcome,
+) -> None:
+    """Writes the record of a measurement; `path` appears whole or not at all.
+
+    Args:
+        path: the JSON file.
+        kind: `cell`, `run` or `profile`.
+        id: the id of the cell, run or profile.
+        study: name of the study.
+        device: the `DeviceSpec` as JSON.
+        spec: what was asked for.
+        code: digest of the measuring code.
+        environment: torch, device and driver that the result belongs to.
+        outcome: how the process ended and what it returned.
+    """
+    record = {
+        "record_version": RECORD_VERSION,
+        "kind": kind,
+        "id": id,
+        "study": study,
+        "device": device,
+        "status": outcome.status,
+        "reason": outcome.reason,
+        "spec": spec,
+        "code": code,
+        "environment": environment,
+        "started_at": outcome.started_at,
+        "ended_at": outcome.ended_at,
+        "wall_s": outcome.wall_s,
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "commit": commit(),
+        "peak_process_bytes": outcome.peak_process_bytes,
+        "result": outcome.result,
+    }
+    write_json(path, record)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes JSON that other tools read: no NaN or infinity, one final newline, atomically."""
+    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
+    temporary = path.with_name(f".{path.name}.partial")
+    temporary.write_text(text + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def read_record(path: Path) -> dict[str, Any]:
+    """Reads a record.
+
+    Raises:
+        ValueError: the record is of another version than this code reads.
+    """
+    record = json.loads(path.read_text(encoding="utf-8"))
+    if record.get("record_version") != RECORD_VERSION:
+        raise ValueError(
+            f"{path} is a record of version {record.get('record_version')}, and this Assay reads {RECORD_VERSION}: "
+            "delete it to measure again"
+        )
+    return record
