@@ -1,7 +1,6 @@
 """The record that one cell, run or profile leaves: JSON with raw samples, status, what was observed, and provenance."""
 
 import json
-import os
 import platform
 import socket
 from pathlib import Path
@@ -67,7 +66,7 @@ def write_json(path: Path, value: Any) -> None:
     text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
     temporary = path.with_name(f".{path.name}.partial")
     temporary.write_text(text + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    temporary.replace(path)
 
 
 def read_record(path: Path) -> dict[str, Any]:

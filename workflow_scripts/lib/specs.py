@@ -164,7 +164,7 @@ def from_json(kind: type[T], values: dict[str, Any]) -> T:
     Raises:
         dacite.DaciteError: a key is missing or unknown, or a value has the wrong type.
     """
-    return dacite.from_dict(kind, values, dacite.Config(strict=True, cast=[float]))
+    return dacite.from_dict(kind, values, dacite.Config(strict=True, cast=[float, tuple]))
 
 
 def canonical(values: Any) -> str:

@@ -1,0 +1,56 @@
+"""Assay: what a language model costs to train on each device you have, and what to make of it.
+
+Path grammar, where {study} is the config's name, {device} a local device, {name} a role or model that is trained:
+    results/{study}/study.yaml                                  the whole config as resolved
+    results/{study}/corpus/{tokens.bin,corpus.json}
+    results/{study}/devices/{device}/device.json
+    results/{study}/devices/{device}/cells/{cell}.json          one timed configuration
+    results/{study}/{cost_model,selection}.json
+    results/{study}/devices/{device}/runs/{run}/{run.json,metrics.csv,model.safetensors,samples.txt}
+    results/{study}/devices/{device}/profiles/{name}/{profile.json,operators.csv,trace.json.gz}
+    results/{study}/tables/*.csv
+    results/{study}/findings.json
+    results/{study}/figures/*.{svg,csv}
+    results/{study}/report.html
+    logs/                                                       mirrors results/
+"""
+
+from snakemake.utils import min_version
+
+min_version("9.27")
+
+
+workdir: workflow.basedir
+
+
+configfile: "config.yaml"
+
+
+include: "rules/study.smk"
+include: "rules/corpus.smk"
+include: "rules/devices.smk"
+include: "rules/grid.smk"
+include: "rules/selection.smk"
+include: "rules/training.smk"
+include: "rules/profile.smk"
+include: "rules/tables.smk"
+include: "rules/audit.smk"
+include: "rules/figures.smk"
+include: "rules/report.smk"
+
+
+# Every artifact but the weights is listed, so that nothing failed stays hidden behind an older file downstream.
+rule all:
+    default_target: True
+    input:
+        STUDY_FILE,
+        CORPUS,
+        DEVICES,
+        CELLS,
+        SELECTION,
+        trained,
+        profiled,
+        TABLES,
+        FINDINGS,
+        FIGURES,
+        REPORT,

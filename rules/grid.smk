@@ -1,0 +1,41 @@
+"""The grid: every cell timed alone, in a process of its own, in shuffled order.
+
+Input: tokens, corpus.json, device.json (each ancient: what matters of them is in the spec).
+Output: results/{study}/devices/{device}/cells/{cell}.json, one record a cell, whatever became of it.
+Steps: benchmark_cell.
+"""
+
+GRID = {device: STUDY.cells(device) for device in STUDY.devices}
+CELLS = [
+    f"results/{STUDY.name}/devices/{device}/cells/{cell}.json" for device, cells in GRID.items() for cell in cells
+]
+ORDER = {device: {cell: place for place, cell in enumerate(cells)} for device, cells in GRID.items()}
+
+
+def cell_spec(wildcards):
+    """One cell, complete."""
+    cell = GRID[wildcards.device][wildcards.cell]
+    return measured_spec("benchmark_cell", wildcards.device, cell=to_json(cell))
+
+
+def cell_priority(wildcards):
+    """Earlier in the shuffled order is sooner; the grid comes before what needs it."""
+    return 10_000 - ORDER[wildcards.device][wildcards.cell]
+
+
+rule benchmark_cell:
+    """Times the steps of one cell."""
+    input:
+        tokens=ancient("results/{study}/corpus/tokens.bin"),
+        corpus=ancient("results/{study}/corpus/corpus.json"),
+        device=ancient("results/{study}/devices/{device}/device.json"),
+    output:
+        record="results/{study}/devices/{device}/cells/{cell}.json",
+    log:
+        "logs/{study}/devices/{device}/cells/{cell}.log",
+    params:
+        spec=cell_spec,
+    threads: workflow.cores
+    priority: cell_priority
+    script:
+        "../workflow_scripts/benchmark_cell.py"

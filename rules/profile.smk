@@ -1,0 +1,44 @@
+"""Profiles: where the time of a training step goes, operator by operator, for each trained model and device.
+
+Input: tokens, corpus.json, device.json (each ancient), the chosen model's shape through the spec.
+Output: results/{study}/devices/{device}/profiles/{name}/: profile.json, operators.csv, trace.json.gz (for Perfetto).
+Steps: profile_model.
+"""
+
+
+def profiled(wildcards):
+    """Every profile's artifacts, once the models are chosen."""
+    chosen(wildcards)
+    return expand(
+        "results/{study}/devices/{device}/profiles/{name}/{file}",
+        study=STUDY.name,
+        device=STUDY.devices,
+        name=STUDY.trained,
+        file=["profile.json", "operators.csv", "trace.json.gz"],
+    )
+
+
+def profile_spec(wildcards):
+    """One profile, complete, with the shape of its model."""
+    profile = STUDY.profile(wildcards.device, wildcards.name, shape_of(wildcards.name))
+    return measured_spec("profile_model", wildcards.device, profile=to_json(profile))
+
+
+rule profile_model:
+    """Profiles some training steps of one model."""
+    input:
+        chosen,
+        tokens=ancient("results/{study}/corpus/tokens.bin"),
+        corpus=ancient("results/{study}/corpus/corpus.json"),
+        device=ancient("results/{study}/devices/{device}/device.json"),
+    output:
+        record="results/{study}/devices/{device}/profiles/{name}/profile.json",
+        operators="results/{study}/devices/{device}/profiles/{name}/operators.csv",
+        trace="results/{study}/devices/{device}/profiles/{name}/trace.json.gz",
+    log:
+        "logs/{study}/devices/{device}/profiles/{name}/profile.log",
+    params:
+        spec=profile_spec,
+    threads: workflow.cores
+    script:
+        "../workflow_scripts/profile_model.py"

@@ -1,0 +1,48 @@
+"""Training: each model, on each device, with each seed, to its end.
+
+Input: tokens, corpus.json, device.json (each ancient), the chosen model's shape through the spec.
+Output: results/{study}/devices/{device}/runs/{run}/: run.json, metrics.csv, model.safetensors, samples.txt.
+Steps: train_model.
+"""
+
+RUN_FILES = ["run.json", "metrics.csv", "samples.txt"]
+
+
+def trained(wildcards):
+    """Every run's artifacts but the weights, once the models are chosen."""
+    chosen(wildcards)
+    return expand(
+        "results/{study}/devices/{device}/runs/{run}/{file}",
+        study=STUDY.name,
+        device=STUDY.devices,
+        run=STUDY.runs,
+        file=RUN_FILES,
+    )
+
+
+def run_spec(wildcards):
+    """One run, complete, with the shape of its model."""
+    name, _ = STUDY.runs[wildcards.run]
+    run = STUDY.run(wildcards.device, wildcards.run, shape_of(name))
+    return measured_spec("train_model", wildcards.device, run=to_json(run))
+
+
+rule train_model:
+    """Trains one model with one seed."""
+    input:
+        chosen,
+        tokens=ancient("results/{study}/corpus/tokens.bin"),
+        corpus=ancient("results/{study}/corpus/corpus.json"),
+        device=ancient("results/{study}/devices/{device}/device.json"),
+    output:
+        record="results/{study}/devices/{device}/runs/{run}/run.json",
+        metrics="results/{study}/devices/{device}/runs/{run}/metrics.csv",
+        weights="results/{study}/devices/{device}/runs/{run}/model.safetensors",
+        samples="results/{study}/devices/{device}/runs/{run}/samples.txt",
+    log:
+        "logs/{study}/devices/{device}/runs/{run}/run.log",
+    params:
+        spec=run_spec,
+    threads: workflow.cores
+    script:
+        "../workflow_scripts/train_model.py"

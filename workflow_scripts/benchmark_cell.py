@@ -1,0 +1,56 @@
+"""Times the steps of one cell in a process of its own.
+
+Inputs:
+    tokens, corpus: what the steps are computed on.
+    device: read by nobody; that the device has been identified comes first.
+Output:
+    record: the cell's record, whatever became of it; its times are in seconds, its memory in bytes.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts.lib.isolation import run_isolated
+from workflow_scripts.lib.job import announce
+from workflow_scripts.lib.records import write_record
+from workflow_scripts.lib.specs import DeviceSpec, from_json
+
+MEASURE = "workflow_scripts.lib.cell:measure_cell"
+
+
+def main(*, tokens: Path, corpus: Path, device: Path, record: Path, spec: dict[str, Any]) -> None:
+    cell = spec["cell"]
+    outcome = run_isolated(
+        MEASURE,
+        {"cell": cell, "tokens": str(tokens), "corpus": str(corpus)},
+        device=from_json(DeviceSpec, cell["device"]),
+        timeout_s=cell["measure"]["timeout_s"],
+    )
+    write_record(
+        record,
+        kind="cell",
+        id=cell["id"],
+        study=spec["study"],
+        device=cell["device"],
+        spec=cell,
+        code=spec["code"],
+        environment=spec["environment"],
+        outcome=outcome,
+    )
+    announce(
+        f"cell {cell['id']} on {cell['device']['id']}: {summarise(outcome.status, outcome.reason, outcome.result)}"
+    )
+
+
+def summarise(status: str, reason: str | None, result: dict[str, Any] | None) -> str:
+    """One line on how a cell went, for the terminal."""
+    if status != "ok" or not result:
+        return f"{status}, {reason}" if reason else status
+    samples = sorted(result["samples_s"])
+    return f"{samples[len(samples) // 2] * 1e3:.4g} ms a step, {len(samples)} samples"
+
+
+if "snakemake" in globals():
+    from workflow_scripts.lib.job import run_job
+
+    run_job(main, snakemake)  # noqa: F821

@@ -1,0 +1,37 @@
+"""Gathers the operators of all profiles into one table.
+
+Inputs:
+    operators: operators.csv of each profile, in folders {device}/profiles/{name}/.
+Output:
+    operators (table): operators.csv with the columns device and name before those of the profile.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+COLUMNS = [
+    "device",
+    "name",
+    "operator",
+    "category",
+    "calls_per_step",
+    "self_time_s",
+    "share",
+    "flops",
+    "self_memory_bytes",
+]
+
+
+def main(*, operators: list[Path], operators_table: Path, spec: dict[str, Any]) -> None:
+    tables = [pd.read_csv(path).assign(device=path.parents[2].name, name=path.parent.name) for path in operators]
+    tables = [table for table in tables if len(table)]
+    table = pd.concat(tables, ignore_index=True) if tables else pd.DataFrame(columns=COLUMNS)
+    table.reindex(columns=COLUMNS).to_csv(operators_table, index=False)
+
+
+if "snakemake" in globals():
+    from workflow_scripts.lib.job import run_job
+
+    run_job(main, snakemake)  # noqa: F821
