@@ -5,7 +5,10 @@ Output: results/{study}/corpus/tokens.bin, corpus.json (vocabulary, splits, dige
 Steps: prepare_corpus.
 """
 
-CORPUS = [f"results/{STUDY.name}/corpus/tokens.bin", f"results/{STUDY.name}/corpus/corpus.json"]
+CORPUS = [
+    f"results/{STUDY.name}/corpus/tokens.bin",
+    f"results/{STUDY.name}/corpus/corpus.json",
+]
 
 
 rule prepare_corpus:
@@ -16,6 +19,10 @@ rule prepare_corpus:
     log:
         "logs/{study}/corpus/corpus.log",
     params:
-        spec=spec("prepare_corpus", corpus=STUDY.config["corpus"], source_digest=SOURCE.digest),
+        spec=spec(
+            "prepare_corpus",
+            corpus=STUDY.config["corpus"],
+            source_digest=SOURCE.digest,
+        ),
     script:
         "../workflow_scripts/prepare_corpus.py"

@@ -4,7 +4,11 @@ Output: results/{study}/devices/{device}/device.json.
 Steps: identify_device.
 """
 
-DEVICES = expand("results/{study}/devices/{device}/device.json", study=STUDY.name, device=STUDY.devices)
+DEVICES = expand(
+    "results/{study}/devices/{device}/device.json",
+    study=STUDY.name,
+    device=STUDY.devices,
+)
 
 
 def device_spec(wildcards):
@@ -22,8 +26,8 @@ rule identify_device:
         device="results/{study}/devices/{device}/device.json",
     log:
         "logs/{study}/devices/{device}/device.log",
+    threads: workflow.cores
     params:
         spec=device_spec,
-    threads: workflow.cores
     script:
         "../workflow_scripts/identify_device.py"

@@ -7,9 +7,14 @@ Steps: benchmark_cell.
 
 GRID = {device: STUDY.cells(device) for device in STUDY.devices}
 CELLS = [
-    f"results/{STUDY.name}/devices/{device}/cells/{cell}.json" for device, cells in GRID.items() for cell in cells
+    f"results/{STUDY.name}/devices/{device}/cells/{cell}.json"
+    for device, cells in GRID.items()
+    for cell in cells
 ]
-ORDER = {device: {cell: place for place, cell in enumerate(cells)} for device, cells in GRID.items()}
+ORDER = {
+    device: {cell: place for place, cell in enumerate(cells)}
+    for device, cells in GRID.items()
+}
 
 
 def cell_spec(wildcards):
@@ -33,9 +38,9 @@ rule benchmark_cell:
         record="results/{study}/devices/{device}/cells/{cell}.json",
     log:
         "logs/{study}/devices/{device}/cells/{cell}.log",
+    priority: cell_priority
+    threads: workflow.cores
     params:
         spec=cell_spec,
-    threads: workflow.cores
-    priority: cell_priority
     script:
         "../workflow_scripts/benchmark_cell.py"

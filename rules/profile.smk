@@ -37,8 +37,8 @@ rule profile_model:
         trace="results/{study}/devices/{device}/profiles/{name}/trace.json.gz",
     log:
         "logs/{study}/devices/{device}/profiles/{name}/profile.log",
+    threads: workflow.cores
     params:
         spec=profile_spec,
-    threads: workflow.cores
     script:
         "../workflow_scripts/profile_model.py"

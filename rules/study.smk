@@ -20,7 +20,11 @@ from workflow_scripts.lib.study import Study
 def load_study():
     """Resolves the merged config, or ends with the one line that says what is wrong with it."""
     try:
-        resolved = read_config(config, [Path(file) for file in workflow.configfiles], Path("config.schema.yaml"))
+        resolved = read_config(
+            config,
+            [Path(file) for file in workflow.configfiles],
+            Path("config.schema.yaml"),
+        )
         detected = detect_devices()
         devices = resolve_devices(resolved["devices"], detected)
         source = describe_source(resolved["corpus"])
@@ -49,7 +53,13 @@ DATA = {
 
 def measured_spec(script, device, **slice_of_config):
     """The spec of a measuring rule: what is measured, in which environment, on which data."""
-    return spec(script, study=STUDY.name, environment=ENVIRONMENTS[device], data=DATA, **slice_of_config)
+    return spec(
+        script,
+        study=STUDY.name,
+        environment=ENVIRONMENTS[device],
+        data=DATA,
+        **slice_of_config,
+    )
 
 
 wildcard_constraints:

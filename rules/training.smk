@@ -41,8 +41,8 @@ rule train_model:
         samples="results/{study}/devices/{device}/runs/{run}/samples.txt",
     log:
         "logs/{study}/devices/{device}/runs/{run}/run.log",
+    threads: workflow.cores
     params:
         spec=run_spec,
-    threads: workflow.cores
     script:
         "../workflow_scripts/train_model.py"

@@ -1,7 +1,7 @@
 """Runs Snakemake's own lint and fails on any finding but one.
 
-The lint asks that each rule name a conda environment or a container. Assay's environment is the one that runs it, pinned
-in requirements.txt: a container that nobody uses would say less, not more.
+The lint asks that each rule name a conda environment or a container. Assay's environment is the one that runs it,
+pinned in requirements.txt: a container that nobody uses would say less, not more.
 """
 
 import json

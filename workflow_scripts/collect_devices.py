@@ -12,7 +12,7 @@ from typing import Any
 
 from workflow_scripts.lib.tables import write_table
 
-COLUMNS = ["device", "type", "name", "threads", "memory_bytes", "driver", "torch", "python", "platform", "host"]
+COLUMNS = ("device type name threads memory_bytes driver torch python platform host").split()
 
 
 def main(*, devices: list[Path], devices_table: Path, spec: dict[str, Any]) -> None:

@@ -61,53 +61,14 @@ def throughput_columns(samples_s: Sequence[float], tokens_per_step: int, flops_p
 # Passes of a mode in units of one forward pass: a backward costs two (both products of each linear layer).
 PASSES = {"forward": 1 / 3, "forward_backward": 1.0, "step": 1.0, "optimizer": 0.0}
 
-CELL_COLUMNS = [
-    "device",
-    "cell",
-    "base",
-    "model",
-    "architecture",
-    "n_layer",
-    "n_head",
-    "n_embd",
-    "n_params",
-    "n_params_non_embedding",
-    "flops_per_token",
-    "batch_size",
-    "sequence_length",
-    "precision",
-    "execution",
-    "mode",
-    "attention",
-    "process",
-    "status",
-    "reason",
-    "tokens_per_step",
-    "n_samples",
-    "step_time_s",
-    "step_time_low_s",
-    "step_time_high_s",
-    "step_time_iqr_s",
-    "step_time_mean_s",
-    "step_time_std_s",
-    "throughput_tokens_per_s",
-    "throughput_low_tokens_per_s",
-    "throughput_high_tokens_per_s",
-    "achieved_flop_per_s",
-    "first_step_s",
-    "n_cold",
-    "compile_s",
-    "anchor_s",
-    "peak_allocated_bytes",
-    "peak_reserved_bytes",
-    "peak_process_bytes",
-    "memory_method",
-    "stop",
-    "predicted_step_time_s",
-    "predicted_peak_bytes",
-    "started_at",
-    "record",
-]
+CELL_COLUMNS = (
+    "device cell base model architecture n_layer n_head n_embd n_params n_params_non_embedding flops_per_token "
+    "batch_size sequence_length precision execution mode attention process status reason tokens_per_step "
+    "n_samples step_time_s step_time_low_s step_time_high_s step_time_iqr_s step_time_mean_s step_time_std_s "
+    "throughput_tokens_per_s throughput_low_tokens_per_s throughput_high_tokens_per_s achieved_flop_per_s "
+    "first_step_s n_cold compile_s anchor_s peak_allocated_bytes peak_reserved_bytes peak_process_bytes "
+    "memory_method stop predicted_step_time_s predicted_peak_bytes started_at record"
+).split()
 
 
 def cell_row(path: Path) -> dict[str, Any]:
@@ -160,53 +121,14 @@ def cell_row(path: Path) -> dict[str, Any]:
     }
 
 
-RUN_COLUMNS = [
-    "device",
-    "run",
-    "name",
-    "treatment",
-    "seed",
-    "status",
-    "reason",
-    "architecture",
-    "n_layer",
-    "n_head",
-    "n_embd",
-    "n_params",
-    "n_params_non_embedding",
-    "flops_per_token",
-    "batch_size",
-    "sequence_length",
-    "precision",
-    "execution",
-    "n_steps",
-    "n_tokens",
-    "n_samples",
-    "step_time_s",
-    "step_time_low_s",
-    "step_time_high_s",
-    "step_time_iqr_s",
-    "step_time_mean_s",
-    "step_time_std_s",
-    "throughput_tokens_per_s",
-    "throughput_low_tokens_per_s",
-    "throughput_high_tokens_per_s",
-    "achieved_flop_per_s",
-    "first_step_s",
-    "train_s",
-    "eval_s",
-    "checkpoint_s",
-    "wall_s",
-    "final_train_loss",
-    "final_val_loss",
-    "best_val_loss",
-    "best_val_step",
-    "val_bits_per_byte",
-    "peak_allocated_bytes",
-    "peak_process_bytes",
-    "started_at",
-    "record",
-]
+RUN_COLUMNS = (
+    "device run name treatment seed status reason architecture n_layer n_head n_embd n_params "
+    "n_params_non_embedding flops_per_token batch_size sequence_length precision execution n_steps n_tokens "
+    "n_samples step_time_s step_time_low_s step_time_high_s step_time_iqr_s step_time_mean_s step_time_std_s "
+    "throughput_tokens_per_s throughput_low_tokens_per_s throughput_high_tokens_per_s achieved_flop_per_s "
+    "first_step_s train_s eval_s checkpoint_s wall_s final_train_loss final_val_loss best_val_loss best_val_step "
+    "val_bits_per_byte peak_allocated_bytes peak_process_bytes started_at record"
+).split()
 
 
 def run_row(path: Path, metrics: pd.DataFrame, corpus: dict[str, Any]) -> dict[str, Any]:
@@ -248,21 +170,9 @@ def run_row(path: Path, metrics: pd.DataFrame, corpus: dict[str, Any]) -> dict[s
     }
 
 
-CURVE_COLUMNS = [
-    "device",
-    "run",
-    "name",
-    "treatment",
-    "seed",
-    "step",
-    "tokens",
-    "elapsed_s",
-    "loss",
-    "learning_rate",
-    "grad_norm",
-    "step_time_s",
-    "val_loss",
-]
+CURVE_COLUMNS = (
+    "device run name treatment seed step tokens elapsed_s loss learning_rate grad_norm step_time_s val_loss"
+).split()
 
 
 def curve(path: Path, metrics: pd.DataFrame) -> pd.DataFrame:
