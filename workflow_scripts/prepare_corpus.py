@@ -1,7 +1,7 @@
 """Reads the corpus, splits it, and turns it into tokens.
 
 Inputs:
-    text: the file, where the corpus comes from one.
+    none of the workflow's own: `spec` names the source and carries its digest.
 Outputs:
     tokens: ids of the train split, then of the validation split; little-endian, in the narrowest unsigned type.
     corpus: JSON. `source`; `source_sha256` and `source_bytes` of the text in UTF-8; `n_characters`; `tokenizer`
@@ -24,14 +24,14 @@ from workflow_scripts.lib.tokenizer import train_tokenizer
 log = logging.getLogger(__name__)
 
 
-def main(*, tokens: Path, corpus: Path, spec: dict[str, Any], text: Path | None = None) -> None:
+def main(*, tokens: Path, corpus: Path, spec: dict[str, Any]) -> None:
     """Writes `tokens` and `corpus` from the source that `spec["corpus"]` names.
 
     Raises:
         ValueError: the source cannot be used, or is no longer what it was when the workflow was read.
     """
-    config = spec["corpus"] if text is None else {**spec["corpus"], "path": str(text)}
-    if source_digest(config) != spec["source_sha256"]:
+    config = spec["corpus"]
+    if source_digest(config) != spec["source_digest"]:
         raise ValueError(f"corpus.source: {config['source']!r} changed while the workflow ran: run it again")
     content = read_source(config)
     n_train = split_at(len(content), config["validation_fraction"])

