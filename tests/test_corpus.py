@@ -40,7 +40,7 @@ def prepare(folder: Path, text: str, **changes: Any) -> tuple[Path, dict[str, An
 
 def one_line(call: Callable[[], Any]) -> str:
     """Gives the message of the ValueError that `call` raises."""
-    with pytest.raises(ValueError) as caught:  # noqa: PT011 (the message is returned)
+    with pytest.raises(ValueError) as caught:
         call()
     assert "\n" not in str(caught.value)
     return str(caught.value)
