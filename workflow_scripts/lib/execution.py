@@ -1,0 +1,121 @@
+"""How a step is carried out beyond plain PyTorch: compiled by torch.compile, captured as a CUDA graph.
+
+Both change speed and rounding, never the mathematics; what a device cannot do is `Unavailable`, never run eagerly
+under another name.
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory
+from workflow_scripts.lib.specs import Execution
+
+WARM_UP_STEPS = 3  # before a capture: torch's CUDA graphs notes, "whole-network capture"
+
+
+def require(execution: Execution, device: torch.device) -> None:
+    """Checks, before anything is built, that this execution exists here.
+
+    Raises:
+        Unavailable: with what is missing.
+    """
+    if execution == "eager":
+        return
+    if execution == "graphed" and device.type != "cuda":
+        raise Unavailable(f"graphed captures a CUDA graph, which {device.type} does not have")
+    if not torch._dynamo.is_dynamo_supported():
+        raise Unavailable("torch.compile does not support this Python or platform")
+    if device.type == "cpu":
+        _require_cpp_compiler()
+    if device.type == "cuda":
+        _require_triton()
+
+
+def _require_cpp_compiler() -> None:
+    from torch._inductor.cpp_builder import get_cpp_compiler
+    from torch._inductor.exc import InvalidCxxCompiler
+
+    try:
+        get_cpp_compiler()
+    except InvalidCxxCompiler as error:
+        wanted = os.environ.get("CXX", "g++")
+        raise Unavailable(f"no C++ compiler: {wanted} was not found; install one (g++, or clang on macOS)") from error
+
+
+def _require_triton() -> None:
+    from torch.utils._triton import has_triton
+
+    if not has_triton():
+        raise Unavailable("torch.compile needs Triton on CUDA, and Triton is missing or too new for this GPU")
+    if os.environ.get("CC") is None and not any(shutil.which(name) for name in ("gcc", "clang", "cc")):
+        raise Unavailable("no C compiler: Triton needs gcc or clang for its launchers")
+
+
+def compile_loss(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+    """Compiles a model's loss for one fixed shape, in one graph; compilation happens at the first call."""
+    return torch.compile(loss, fullgraph=True, dynamic=False)
+
+
+def compilations() -> dict[str, int | float]:
+    """Reads torch's counters for this process: graphs compiled, how many of them again, and the seconds that took."""
+    from torch._dynamo.utils import calculate_time_spent, counters
+
+    n_graphs = counters["stats"]["unique_graphs"]
+    return {
+        "n_graphs": n_graphs,
+        "n_recompiles": max(n_graphs - 1, 0),
+        "compile_s": calculate_time_spent()["total_wall_time"],
+    }
+
+
+class CapturedPhases:
+    """Phases of a step, each captured as one CUDA graph at its first replay and afterwards launched as a whole.
+
+    A capture needs a few runs before it (libraries initialise, the compiler compiles, optimizers create their state).
+    Those runs must not count, so the state they change is saved before and put back after them, in place: the graph
+    remembers addresses.
+
+    Args:
+        device: the GPU.
+        save: keeps a copy of everything that a phase changes, off the device, and returns what puts it back.
+    """
+
+    def __init__(self, device: torch.device, save: Callable[[], Callable[[], None]]):
+        self.device, self.save = device, save
+        self.stream = torch.cuda.Stream(device)
+        self.graphs: dict[str, torch.cuda.CUDAGraph] = {}
+
+    def replay(self, phase: Callable[[], None]) -> None:
+        """Runs a phase, a bound method known by its name."""
+        if phase.__name__ not in self.graphs:
+            self.graphs[phase.__name__] = self._capture(phase)
+        self.graphs[phase.__name__].replay()
+
+    def forget(self) -> None:
+        """Drops all graphs: for when the tensors that they write to have been replaced."""
+        self.graphs.clear()
+
+    def _capture(self, phase: Callable[[], None]) -> torch.cuda.CUDAGraph:
+        put_back = self.save()
+        self.stream.wait_stream(torch.cuda.current_stream(self.device))
+        # Warm-up and capture share one side stream: nodes of autograd that accumulate gradients stay on the stream on
+        # which they were made, and work on a stream that is not being captured would break the capture.
+        with torch.cuda.stream(self.stream):
+            for _ in range(WARM_UP_STEPS):
+                phase()
+        torch.cuda.current_stream(self.device).wait_stream(self.stream)
+        put_back()
+        graph = torch.cuda.CUDAGraph()
+        try:
+            # The generators of dropout are registered by torch itself: each replay draws on from where the last ended.
+            with torch.cuda.graph(graph, stream=self.stream):
+                phase()
+        except RuntimeError as error:
+            if is_out_of_memory(error):
+                raise
+            raise Unavailable(f"the step cannot be captured as a CUDA graph: {error}") from error
+        return graph

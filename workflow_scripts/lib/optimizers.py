@@ -1,0 +1,173 @@
+"""Optimizers and their learning rates, arranged so that a step never waits for the host.
+
+The rates of all steps are computed beforehand. Where the optimizer takes its rate as a tensor, table and rate live on
+the device and a step looks its own up; otherwise the host sets a float, which needs no synchronisation either, but
+cannot be captured in a CUDA graph.
+"""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from workflow_scripts.lib.specs import OptimizerName, OptimizerSpec
+
+ADAM_EPS = 1e-8  # Adam (Kingma and Ba 2015, algorithm 1)
+
+
+def learning_rates(optimizer: OptimizerSpec, n_steps: int) -> np.ndarray:
+    """Gives the learning rate of each step, (n_steps,) float64; index 0 is the first step.
+
+    Linear warm-up to `learning_rate` over `warmup_steps`, never starting at 0; then `constant`, or half a cosine
+    (SGDR, Loshchilov and Hutter 2017, equation 5) that reaches `min_learning_rate` at `decay_steps` and stays there.
+    The numbers are nanoGPT's `get_lr`.
+    """
+    step = np.arange(n_steps, dtype=np.float64)
+    peak, floor, warmup = optimizer.learning_rate, optimizer.min_learning_rate, optimizer.warmup_steps
+    if optimizer.schedule == "cosine":
+        progress = np.clip((step - warmup) / max(optimizer.decay_steps - warmup, 1), 0.0, 1.0)
+        rates = floor + 0.5 * (1.0 + np.cos(np.pi * progress)) * (peak - floor)
+    else:
+        rates = np.full(n_steps, peak)
+    return np.where(step < warmup, peak * (step + 1) / (warmup + 1), rates)
+
+
+class ScheduledOptimizer:
+    """An optimizer with its learning rates, and what there is to know about both.
+
+    Args:
+        decoder: the model on its device.
+        spec: which optimizer.
+        n_steps: length of the table of rates; step n_steps + 1 starts it anew.
+
+    Attributes:
+        inner: the optimizer itself: `torch.optim`'s, or `MuonWithAdamW`.
+        fused: whether one kernel updates all parameters; found by trying, False where torch has no such kernel.
+        rates: (n_steps,) float64, on the host.
+        rate: the current step's rate as a 0-d float32 tensor on the device, or None where it must be a float.
+    """
+
+    def __init__(self, decoder: nn.Module, spec: OptimizerSpec, n_steps: int):
+        device = next(decoder.parameters()).device
+        self.rates = learning_rates(spec, n_steps)
+        self.fused = fused_works(spec.name, device)
+        self.rate = torch.tensor(self.rates[0], dtype=torch.float32, device=device) if self.fused else None
+        self.table = torch.tensor(self.rates, dtype=torch.float32, device=device) if self.fused else None
+        self.inner = build_optimizer(decoder, spec, self.rates[0] if self.rate is None else self.rate, self.fused)
+
+    def set_rate(self, cursor: Tensor, step: int) -> None:
+        """Sets the rate of one step: by its index on the device, `cursor` (1,) int64, or on the host, `step`."""
+        if self.rate is not None:
+            self.rate.copy_(self.table.index_select(0, cursor)[0])
+            return
+        for group in self.inner.param_groups:
+            group["lr"] = float(self.rates[step % len(self.rates)])
+
+    def state_tensors(self) -> list[Tensor]:
+        """All tensors of the optimizer's state; zero in every optimizer here before its first step."""
+        values = itertools.chain.from_iterable(state.values() for state in self.inner.state.values())
+        return [value for value in values if isinstance(value, Tensor)]
+
+    def state_bytes(self) -> int:
+        """Bytes that the state takes on its device."""
+        return sum(tensor.nbytes for tensor in self.state_tensors())
+
+    def state_dict(self) -> dict[str, Any]:
+        """Gives the optimizer's state, without learning rates: those belong to the step's number."""
+        return self.inner.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Takes up a state; the rate stays the tensor that the step writes to."""
+        self.inner.load_state_dict(state)
+        if self.rate is not None:
+            for group in self.inner.param_groups:
+                group["lr"] = self.rate
+
+
+class MuonWithAdamW:
+    """Muon for the matrices of the blocks, AdamW for embeddings, head and vectors, behind one optimizer's interface.
+
+    Muon (Jordan 2024) orthogonalises the momentum of a matrix. With the scale of Moonlight (Liu et al. 2025, section
+    2.2, `match_rms_adamw`) its updates are as large as AdamW's, so both take the same rate and the same decay.
+    """
+
+    def __init__(self, muon: torch.optim.Muon, adamw: torch.optim.AdamW):
+        self.parts = (muon, adamw)
+
+    @property
+    def param_groups(self) -> list[dict[str, Any]]:
+        return [group for part in self.parts for group in part.param_groups]
+
+    @property
+    def state(self) -> dict[Tensor, Any]:
+        return {parameter: state for part in self.parts for parameter, state in part.state.items()}
+
+    def step(self) -> None:
+        for part in self.parts:
+            part.step()
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        for part in self.parts:
+            part.zero_grad(set_to_none=set_to_none)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"parts": [part.state_dict() for part in self.parts]}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for part, saved in zip(self.parts, state["parts"], strict=True):
+            part.load_state_dict(saved)
+
+
+def build_optimizer(
+    decoder: nn.Module, spec: OptimizerSpec, rate: float | Tensor, fused: bool
+) -> torch.optim.Optimizer | MuonWithAdamW:
+    """Builds the optimizer over the decoder's parameters; only those with two dimensions or more decay.
+
+    Decay is decoupled (AdamW, Adafactor, Muon: each step multiplies weights by 1 − rate × decay) but for SGD, whose
+    decay in torch adds decay × weight to the gradient.
+    """
+    named = list(decoder.named_parameters())
+    if spec.name == "muon":
+        hidden = [p for name, p in named if name.startswith("blocks.") and p.ndim == 2]
+        taken = set(hidden)
+        rest = [p for _, p in named if p not in taken]
+        muon = torch.optim.Muon(
+            hidden, rate, spec.weight_decay, spec.momentum, nesterov=True, adjust_lr_fn="match_rms_adamw"
+        )
+        return MuonWithAdamW(muon, _adamw(_groups(rest, spec.weight_decay), spec, rate, fused=False))
+    groups = _groups([p for _, p in named], spec.weight_decay)
+    if spec.name == "adamw":
+        return _adamw(groups, spec, rate, fused)
+    if spec.name == "sgd":
+        return torch.optim.SGD(groups, rate, momentum=spec.momentum, fused=fused or None)
+    return torch.optim.Adafactor(groups, rate)
+
+
+def _adamw(groups: list[dict], spec: OptimizerSpec, rate: float | Tensor, fused: bool) -> torch.optim.AdamW:
+    return torch.optim.AdamW(groups, rate, betas=(spec.beta1, spec.beta2), eps=ADAM_EPS, fused=fused or None)
+
+
+def _groups(parameters: list[Tensor], weight_decay: float) -> list[dict]:
+    matrices, vectors = [p for p in parameters if p.ndim >= 2], [p for p in parameters if p.ndim < 2]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
+    return [group for group in groups if group["params"]]
+
+
+def fused_works(name: OptimizerName, device: torch.device) -> bool:
+    """Tries the fused kernel, with its rate as a tensor, on one parameter of the device. Synchronises.
+
+    torch has fused kernels for AdamW and SGD on CPU, CUDA and (recent releases) MPS; Adafactor and Muon have none, and
+    both read numbers back to the host themselves or bake the rate into their kernels' arguments.
+    """
+    kinds = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
+    if name not in kinds:
+        return False
+    parameter = nn.Parameter(torch.ones(1, device=device))
+    parameter.grad = torch.ones_like(parameter)
+    try:
+        kinds[name]([parameter], lr=torch.tensor(0.5, device=device), weight_decay=0.0, fused=True).step()
+    except (RuntimeError, NotImplementedError, ValueError):
+        return False
+    return abs(parameter.item() - 0.5) < 1e-3
