@@ -1,0 +1,120 @@
+"""The child's side of a measurement: receives what to call, calls it, and sends back what came of it.
+
+The channel is a Unix socket whose other end the job holds. Towards us it carries one line of JSON, the request; from us
+lines of JSON: `{"partial": …}` and other messages while the function runs, and at last `{"ended": {…}}` with `status`,
+`reason`, `result` and `peak_process_bytes`. When the job dies, however it dies, the channel ends, and so do we, with
+everything that we started.
+
+Run as `python -m workflow_scripts.lib.child FD`, or entered through `serve` after a fork.
+"""
+
+import contextlib
+import ctypes
+import gc
+import importlib
+import json
+import math
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from typing import Any
+
+from workflow_scripts.lib.outcome import Ended, classify
+from workflow_scripts.lib.process_memory import peak_process_bytes
+
+_PR_SET_PDEATHSIG = 1
+# Making an optimizer imports this module (seconds); here it is paid before anything is timed, whichever way we started.
+_IMPORTED_WITH_TORCH = "torch._dynamo"
+
+
+def main() -> None:
+    """Entry of a fresh process."""
+    die_with_parent()
+    serve(socket.socket(fileno=int(sys.argv[1])))
+
+
+def die_with_parent() -> None:
+    """Has the kernel end us with whoever started us, even while a C function holds the interpreter (Linux only)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def serve(channel: socket.socket) -> None:
+    """Reads the request from the channel, carries it out, reports, and ends the process. Never returns."""
+    lines = channel.makefile("rb")
+    request = json.loads(lines.readline() or b"null")
+    if request is None:
+        os._exit(1)
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True)  # so that the log has what a killed process last said
+    threading.Thread(target=_end_with_the_job, args=(lines,), daemon=True).start()
+
+    def send(message: dict[str, Any]) -> None:
+        channel.sendall(encode(message))
+
+    answer = _carry_out(request, send)
+    _flush()
+    send({"ended": {**answer, "peak_process_bytes": peak_process_bytes()}})
+    # The interpreter's and the driver's tear-down are not part of any measurement, and can only fail.
+    os._exit(0)
+
+
+def _carry_out(request: dict[str, Any], send: Any) -> dict[str, Any]:
+    module_name, _, name = request["target"].partition(":")
+    try:
+        function = getattr(importlib.import_module(module_name), name)
+        _settle(request["threads"])
+        result = function(request["arguments"], send)
+        encode(result)  # what JSON cannot hold is an error of the function, not of the channel
+        return {"status": "ok", "reason": "", "result": result}
+    except BaseException as error:  # whatever it is, it becomes a status
+        if not isinstance(error, Ended):
+            traceback.print_exc()
+        status, reason = classify(error)
+        return {"status": status, "reason": reason, "result": None}
+
+
+def _settle(threads: int) -> None:
+    """Brings fresh and forked processes into one state: same threads, same modules, same work for the collector."""
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.set_num_threads(threads)
+        importlib.import_module(_IMPORTED_WITH_TORCH)
+    gc.collect()
+    gc.freeze()
+
+
+def _end_with_the_job(lines: Any) -> None:
+    with contextlib.suppress(OSError):
+        lines.read()  # nothing more is sent: this returns when the job's end is closed
+    os.killpg(0, signal.SIGKILL)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+
+
+def encode(message: Any) -> bytes:
+    """Prints a message as one line of valid JSON; NaN and infinities become null."""
+    try:
+        text = json.dumps(message, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(message), allow_nan=False)
+    return text.encode() + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+if __name__ == "__main__":
+    main()

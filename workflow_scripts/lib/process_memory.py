@@ -1,0 +1,50 @@
+"""Memory of processes as the operating system counts it: the largest that one had, and those killed for lack of it."""
+
+import contextlib
+import resource
+import sys
+from pathlib import Path
+
+
+def peak_process_bytes(pid: int | str = "self") -> int | None:
+    """Largest resident memory that a living process ever had, in bytes; None where it cannot be read.
+
+    Linux: VmHWM of /proc/PID/status, which a fork sets back to what the child holds at that moment, and which unlike
+    `ru_maxrss` does not remember the program that ran before an exec (proc(5), getrusage(2)). Elsewhere only for
+    ourselves, from `ru_maxrss`, which macOS counts in bytes.
+    """
+    if sys.platform == "linux":
+        with contextlib.suppress(OSError):
+            for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+        return None
+    if pid == "self" and sys.platform == "darwin":
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return None
+
+
+def host_oom_kills(proc: Path = Path("/proc"), cgroup_mount: Path = Path("/sys/fs/cgroup")) -> int | None:
+    """Processes of our control group that the kernel has killed for lack of memory so far; None where not counted.
+
+    Sources: memory.events of cgroup v2, memory.oom_control of v1 (kernel documentation, admin-guide); where neither can
+    be read, the whole machine's count in /proc/vmstat.
+    """
+    for path in [*_group_counters(proc, cgroup_mount), proc / "vmstat"]:
+        with contextlib.suppress(OSError):
+            for line in path.read_text().splitlines():
+                if line.startswith("oom_kill "):
+                    return int(line.split()[1])
+    return None
+
+
+def _group_counters(proc: Path, mount: Path) -> list[Path]:
+    counters = []
+    with contextlib.suppress(OSError):
+        for line in (proc / "self" / "cgroup").read_text().splitlines():
+            _, controllers, group = line.split(":", 2)
+            if not controllers:
+                counters.append(mount / group.lstrip("/") / "memory.events")
+            elif "memory" in controllers.split(","):
+                counters.append(mount / "memory" / group.lstrip("/") / "memory.oom_control")
+    return counters
