@@ -1,0 +1,68 @@
+"""Lines over batch size, one for each model, in a panel for each device and context: throughput, memory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from workflow_scripts.lib import csv_tables, facets, plotting
+
+_KEYS = ["device", "sequence_length"]
+_IDENTITY = [*_KEYS, "model", "n_layer", "n_embd", "precision", "execution", "batch_size", "cell", "record"]
+_DASHES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
+
+
+def draw(
+    rows: pd.DataFrame, value: str, low: str | None, high: str | None, *, label: str, caption: str, scale: float,
+    figure: Path, data: Path,
+) -> None:  # fmt: skip
+    """Draws `value` (with its interval, if `low` and `high` name columns) over batch size and writes what it drew.
+
+    Args:
+        rows: measured cells (`facets.timed_steps`), not empty.
+        value: column to draw.
+        low: column with the lower end of its interval, or None.
+        high: column with the upper end.
+        label: the y axis with its unit.
+        caption: the sentence that says what the figure shows; what had to be left out is added.
+        scale: what a value is divided by to be in the unit of `label`.
+        figure: SVG to write.
+        data: CSV to write.
+    """
+    panels = facets.split(rows.assign(variant=facets.variants(rows)), _KEYS)
+    drawn = panels.drawn
+    styles = plotting.series_styles(drawn.model.unique())
+    dashes = {variant: _DASHES[i % len(_DASHES)] for i, variant in enumerate(drawn.variant.value_counts().index)}
+    with plotting.style():
+        n_contexts = drawn.sequence_length.nunique()
+        whole = len(panels.frames) == n_contexts * drawn.device.nunique() and n_contexts <= 4
+        columns = n_contexts if whole else 3
+        canvas, axes = plotting.panels(len(panels.frames), columns=columns, share="row" if whole else True)
+        for axis, title, frame in zip(axes, panels.titles, panels.frames, strict=True):
+            axis.set_title(title)
+            for (model, variant), line in _in_order(frame, list(styles), list(dashes)):
+                name = plotting.short(f"{model} {variant}".strip())
+                x, y = line.batch_size, line[value] / scale
+                axis.plot(x, y, **styles[model], linestyle=dashes[variant], label=name)
+                if low and line[low].notna().any():
+                    axis.vlines(
+                        x, line[low] / scale, line[high] / scale, color=styles[model]["color"], linewidth=3, alpha=0.35
+                    )
+            plotting.log_axis(axis.xaxis, drawn.batch_size, base=2)
+            plotting.log_axis(
+                axis.yaxis, drawn[drawn.device.isin(frame.device) if whole else slice(None)][value] / scale
+            )
+        plotting.label_axes(canvas, "batch size (sequences per step)", label)
+        plotting.legend(canvas, axes)
+        alt = f"Lines of {label} over batch size, one for each of {len(styles)} models, in {len(axes)} panels."
+        plotting.save(canvas, figure, caption=caption + panels.left_out, alt=alt)
+    csv_tables.write(drawn[[*_IDENTITY, value, *[column for column in (low, high) if column]]], data)
+
+
+def _in_order(
+    frame: pd.DataFrame, models: list[str], variants: list[str]
+) -> Iterator[tuple[tuple[str, str], pd.DataFrame]]:
+    """Groups a panel's rows into lines, in the order of the legend."""
+    groups = dict(list(frame.groupby(["model", "variant"])))
+    for key in sorted(groups, key=lambda key: (models.index(key[0]), variants.index(key[1]))):
+        yield key, groups[key]
