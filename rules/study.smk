@@ -5,14 +5,13 @@ Output: results/{study}/study.yaml, the whole config as resolved.
 Steps: resolve_study.
 """
 
-import dataclasses
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 from workflow_scripts.lib.config_checks import check_lengths, read_config
-from workflow_scripts.lib.corpus import describe_source
 from workflow_scripts.lib.devices import detect_devices, environment, resolve_devices
 from workflow_scripts.lib.provenance import code_digest, spec
+from workflow_scripts.lib.sources import describe_source
 from workflow_scripts.lib.specs import to_json
 from workflow_scripts.lib.study import Study
 
@@ -28,7 +27,7 @@ def load_study():
         detected = detect_devices()
         devices = resolve_devices(resolved["devices"], detected)
         source = describe_source(resolved["corpus"])
-        check_lengths(resolved, source)
+        check_lengths(resolved, source.n_characters)
     except ValueError as fault:
         raise WorkflowError(str(fault)) from None
     study = Study(

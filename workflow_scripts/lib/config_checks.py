@@ -83,7 +83,9 @@ def check_config(config: dict[str, Any]) -> None:
 
 
 def check_lengths(config: dict[str, Any], characters: dict[str, int]) -> None:
-    """Checks that every context, with the token after it, fits into both splits of a character corpus.
+    """Checks that every context, with the token after it, fits into both splits.
+
+    Only characters can be counted before the text is tokenised; with byte pairs each job checks its own splits.
 
     Args:
         config: the whole config.
@@ -92,6 +94,8 @@ def check_lengths(config: dict[str, Any], characters: dict[str, int]) -> None:
     Raises:
         ValueError: names the split, its length, and the length that is asked for.
     """
+    if config["corpus"]["tokenizer"] != "character":
+        return
     asked = {f"grid.products[{i}]": max(p["sequence_length"]) for i, p in enumerate(config["grid"]["products"])}
     if config["training"]["models"]:
         asked["training"] = config["training"]["sequence_length"]

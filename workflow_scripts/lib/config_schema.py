@@ -35,15 +35,16 @@ def _explain(fault: jsonschema.ValidationError, schema: dict[str, Any]) -> str:
     if fault.validator == "additionalProperties":
         known = list(fault.schema.get("properties", {}))
         unknown = next(name for name in fault.instance if name not in known)
-        return f"config: {key + '.' if key else ''}{unknown} is not a key: {suggest(str(unknown), known)}"
+        return f"config: {key + '.' if key else ''}{_show(unknown)} is not a key: {suggest(str(unknown), known)}"
     if fault.validator == "required":
         missing = next(name for name in fault.validator_value if name not in fault.instance)
         return f"config: {key + '.' if key else ''}{missing} is missing: {_description(fault.schema, missing, schema)}"
     if fault.validator == "enum":
         hint = suggest(str(fault.instance), [str(value) for value in fault.validator_value])
-        return f"config: {key} is {fault.instance!r}, which it cannot be: {hint}"
+        return f"config: {key} is {_show(fault.instance, quote=True)}, which it cannot be: {hint}"
     description = _resolve(fault.schema, schema).get("description", "")
-    return f"config: {key} is {fault.instance!r}: it must be {_requirement(fault)}. {description}".rstrip()
+    value = _show(fault.instance, quote=True)
+    return f"config: {key or 'the whole'} is {value}: it must be {_requirement(fault)}. {description}".rstrip()
 
 
 def _closest(fault: jsonschema.ValidationError) -> jsonschema.ValidationError:
@@ -75,6 +76,12 @@ def _resolve(schema: dict[str, Any], root: dict[str, Any]) -> dict[str, Any]:
 
 def _description(schema: dict[str, Any], name: str, root: dict[str, Any]) -> str:
     return _resolve(schema.get("properties", {}).get(name, {}), root).get("description", "give it a value")
+
+
+def _show(value: Any, *, quote: bool = False) -> str:
+    """Shows a value on one line, cut short where it is long."""
+    text = str(value) if isinstance(value, str) and value.isprintable() and not quote else repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def _spell(path: Sequence[str | int]) -> str:

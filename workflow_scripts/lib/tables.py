@@ -58,8 +58,8 @@ def throughput_columns(samples_s: Sequence[float], tokens_per_step: int, flops_p
     }
 
 
-# Passes of a mode in units of one forward pass: a backward costs two (both products of each linear layer).
-PASSES = {"forward": 1 / 3, "forward_backward": 1.0, "step": 1.0, "optimizer": 0.0}
+# Share of a training step's FLOPs that each mode computes: a forward is a third of it, its backward two thirds.
+FLOP_SHARE = {"forward": 1 / 3, "forward_backward": 1.0, "step": 1.0, "optimizer": 0.0}
 
 CELL_COLUMNS = (
     "device cell base model architecture n_layer n_head n_embd n_params n_params_non_embedding flops_per_token "
@@ -81,7 +81,7 @@ def cell_row(path: Path) -> dict[str, Any]:
     columns = shape_columns(shape)
     memory = result.get("memory", {})
     samples = result.get("samples_s", [])
-    timing = throughput_columns(samples, tokens, tokens * columns["flops_per_token"] * PASSES[cell["mode"]])
+    timing = throughput_columns(samples, tokens, tokens * columns["flops_per_token"] * FLOP_SHARE[cell["mode"]])
     if cell["mode"] == "optimizer":  # it works on parameters, not on tokens
         timing |= {name: None for name in timing if "tokens_per_s" in name or "flop_per_s" in name}
     cold = result.get("cold_s", [])

@@ -1,0 +1,56 @@
+"""A study resolves into the cells and runs that its config asks for, under readable ids, in a recorded order."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from workflow_scripts.lib.config_text import normalise
+from workflow_scripts.lib.specs import DeviceSpec, RunSpec, from_json, to_json
+from workflow_scripts.lib.study import Study
+
+
+@pytest.fixture
+def study():
+    config = normalise(yaml.safe_load((Path(__file__).parents[1] / "config.yaml").read_text(encoding="utf-8")))
+    device = DeviceSpec(id="cpu", type="cpu", threads=2)
+    return Study(name="laptop", config=config, devices={"cpu": device}, vocab_size=80)
+
+
+def test_products_multiply_out_and_a_cell_of_two_products_is_measured_once(study):
+    cells = study.cells("cpu")
+    assert "middle-b8-t64-fp32-eager" in cells
+    assert "middle-b8-t64-fp32-eager-p4" in cells
+    assert "middle-b8-t256-fp32-eager-optimizer" in cells
+    assert len(cells) == 3 * 3 * 2 + 3 + 3 + 3 + 3
+    assert all(cell.id == key for key, cell in cells.items())
+
+
+def test_the_default_grid_is_as_large_as_it_says(study):
+    cells = study.cells("cpu").values()
+    assert len(cells) >= 24
+    assert len({cell.model.n_embd for cell in cells}) >= 3
+    assert len({cell.step.batch_size for cell in cells}) >= 3
+    assert len({cell.model.sequence_length for cell in cells}) >= 2
+
+
+def test_order_is_shuffled_by_its_seed_alone(study):
+    order = list(study.cells("cpu"))
+    assert order == list(study.cells("cpu"))
+    assert order != sorted(order)
+    study.config["grid"]["order_seed"] = 2
+    assert order != list(study.cells("cpu"))
+
+
+def test_runs_are_models_by_seeds_and_survive_json(study):
+    assert list(study.runs) == ["wide-s1", "wide-s2", "deep-s1", "deep-s2"]
+    run = study.run("cpu", "deep-s2", study.shape("middle", 128))
+    assert (run.name, run.seed, run.optimizer.decay_steps) == ("deep", 2, run.n_steps)
+    assert from_json(RunSpec, to_json(run)) == run
+
+
+def test_an_unknown_key_of_a_spec_stops_the_job(study):
+    values = to_json(study.run("cpu", "deep-s2", study.shape("middle", 128)))
+    values["step"]["acumulation"] = 4
+    with pytest.raises(Exception, match="acumulation"):
+        from_json(RunSpec, values)

@@ -1,0 +1,165 @@
+"""The whole workflow, for real, at its smallest; again, when it must do nothing; and after each kind of change."""
+
+import json
+import shutil
+
+import pandas as pd
+import pytest
+
+from tests.checkout import Checkout
+
+AFTER_TRAINING = {"collect_runs", "audit_study", "render_report"}
+
+
+def results(checkout):
+    return checkout.folder / "results" / "tiny"
+
+
+def test_it_runs_every_stage_and_leaves_every_artifact(finished):
+    assert finished.executed["train_model"] == 4
+    assert finished.executed["benchmark_cell"] == 10
+    folder = results(finished)
+    for name in ("study.yaml", "corpus/corpus.json", "devices/cpu/device.json", "selection.json", "cost_model.json",
+                 "devices/cpu/runs/wide-s1/model.safetensors", "devices/cpu/profiles/deep/trace.json.gz",
+                 "findings.json", "report.html"):  # fmt: skip
+        assert (folder / name).stat().st_size > 0, name
+    assert list((folder / "figures").glob("*.svg"))
+    cells = pd.read_csv(folder / "tables/cells.csv")
+    assert set(cells["status"]) == {"ok", "unavailable"}
+    refused = cells[cells["status"] == "unavailable"]
+    assert list(refused["execution"]) == ["graphed"]
+    assert refused["step_time_s"].isna().all()
+    assert "CUDA" in refused["reason"].iloc[0]
+
+
+def test_records_carry_their_provenance(finished):
+    record = json.loads((results(finished) / "devices/cpu/cells/small-b2-t8-fp32-eager.json").read_text())
+    for key in ("record_version", "status", "spec", "code", "environment", "started_at", "ended_at", "host"):
+        assert record[key], key
+    assert len(record["result"]["samples_s"]) >= 5
+    assert record["result"]["observed"]["threads"] == 1
+
+
+def test_logs_mirror_results(finished):
+    logs = finished.folder / "logs" / "tiny"
+    assert (logs / "devices/cpu/runs/wide-s1/run.log").exists()
+    assert (logs / "devices/cpu/cells/small-b2-t8-fp32-eager.log").exists()
+
+
+def test_again_it_does_nothing(finished):
+    assert not finished.plan()
+    assert not finished.plan("--cores", "1")
+    assert not finished.plan(USER="somebody", HOME="/nowhere")
+
+
+def test_elsewhere_touched_and_without_weights_it_does_nothing(finished, tmp_path):
+    moved = finished.copy(tmp_path / "moved")
+    assert not moved.plan()
+    for path in sorted(moved.folder.rglob("*")):
+        if path.is_file() and ".snakemake" not in path.parts:
+            path.touch()
+    assert not moved.plan()
+    for weights in results(moved).rglob("*.safetensors"):
+        weights.unlink()
+    assert not moved.plan()
+
+
+def test_a_fresh_clone_beside_kept_results_does_nothing(finished, tmp_path):
+    clone = Checkout.clone(tmp_path / "clone")
+    shutil.copytree(finished.folder / "results", clone.folder / "results", dirs_exist_ok=True)
+    shutil.copytree(finished.folder / ".snakemake", clone.folder / ".snakemake")
+    assert not clone.plan()
+
+
+@pytest.fixture
+def checkout(finished, tmp_path):
+    return finished.copy(tmp_path / "assay")
+
+
+def test_comments_docstrings_and_bookkeeping_run_nothing_again(checkout):
+    checkout.append("workflow_scripts/lib/step.py", "\n# a comment\n")
+    checkout.append("workflow_scripts/render_report.py", "\n# a comment\n")
+    checkout.append("workflow_scripts/lib/records.py", "\nUNUSED = 1\n")
+    checkout.append("workflow_scripts/lib/job.py", "\nUNUSED = 1\n")
+    assert not checkout.plan()
+
+
+def test_a_template_renders_the_report_only(checkout):
+    checkout.append("report/report.html.j2", "<!-- later -->\n")
+    assert checkout.plan() == {"render_report": 1}
+
+
+def test_plotting_redraws_figures_and_report_and_measures_nothing(checkout):
+    checkout.append("workflow_scripts/lib/plotting.py", "\nUNUSED = 1\n")
+    plan = checkout.plan()
+    assert plan.pop("render_report") == 1
+    assert plan
+    assert all(rule.startswith("draw_") for rule in plan)
+
+
+def test_a_training_value_trains_again_and_measures_no_cell(checkout):
+    checkout.append("tests/tiny.yaml", "")
+    checkout.edit(
+        "tests/tiny.yaml", "evaluation: {every_steps: 5, windows: 4}", "evaluation: {every_steps: 6, windows: 4}"
+    )
+    plan = checkout.plan()
+    assert plan["train_model"] == 4
+    assert plan["resolve_study"] == 1
+    assert set(plan) >= AFTER_TRAINING
+    assert not {"benchmark_cell", "profile_model", "prepare_corpus", "collect_cells", "select_models"} & set(plan)
+
+
+def test_the_step_measures_and_trains_again(checkout):
+    checkout.append("workflow_scripts/lib/step.py", "\nUNUSED = 1\n")
+    plan = checkout.plan()
+    assert plan["benchmark_cell"] == 10
+    assert "prepare_corpus" not in plan
+
+
+def test_one_more_cell_is_measured_alone_and_an_equal_selection_trains_nothing(checkout):
+    checkout.edit("tests/tiny.yaml", "batch_size: [2, 4]", "batch_size: [2, 4, 6]")
+    checkout.edit("tests/tiny.yaml", "models: [small, large], ", "models: [large, small], ")
+    plan = checkout.plan()
+    assert plan["benchmark_cell"] == 4
+    executed = checkout.run()
+    assert executed["benchmark_cell"] == 4
+    assert executed["select_models"] == 1
+    assert executed["render_report"] == 1
+    assert not {"train_model", "profile_model"} & set(executed)
+    assert not checkout.plan()
+
+
+def test_a_broken_script_fails_until_it_is_mended_and_then_only_what_follows_runs(checkout):
+    path = "workflow_scripts/collect_devices.py"
+    checkout.edit(path, "    found = [", "    raise RuntimeError('the shelf fell over')\n    found = [")
+    for _ in range(2):
+        failed = checkout.snakemake()
+        assert failed.returncode != 0
+        assert "the shelf fell over" in failed.stdout + failed.stderr
+    assert "the shelf fell over" in (checkout.folder / "logs/tiny/tables/devices.log").read_text()
+    checkout.edit(path, "    raise RuntimeError('the shelf fell over')\n", "")
+    plan = checkout.plan()
+    assert plan["collect_devices"] == 1
+    assert plan["render_report"] == 1
+    assert not {"benchmark_cell", "train_model", "collect_cells"} & set(plan)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("study: tiny", "study: tiny\nsteps: 3", "steps is not a key"),
+        ("path: text.txt", "path: missing.txt", "missing.txt"),
+        ("type: cpu, threads: 1", "type: cuda, index: 7", "cuda"),
+        ("n_steps: 12", "n_steps: 012", "octal"),
+        ("sequence_length: [8, 16]", "sequence_length: [8, 100000]", "100001"),
+    ],
+)
+def test_bad_input_is_one_clear_error_before_any_job(checkout, old, new, words):
+    checkout.edit("tests/tiny.yaml", old, new)
+    refused = checkout.snakemake("--dry-run")
+    assert refused.returncode != 0
+    said = refused.stdout + refused.stderr
+    assert words in said
+    assert "Traceback" not in said
+    checkout.edit("tests/tiny.yaml", new, old)
+    assert not checkout.plan()
