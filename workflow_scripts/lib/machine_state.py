@@ -1,0 +1,202 @@
+"""A look at the machine around a measurement: what was hot, throttled, busy or on battery while it ran.
+
+A snapshot costs milliseconds. What a machine does not tell is None, and its name stands in `not_readable`; nothing is
+guessed. Rates follow from two snapshots (`between`).
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from workflow_scripts.lib import nvml as nvml_library
+from workflow_scripts.lib.specs import DeviceSpec
+
+_MHZ = 10**6
+# Bits of nvmlClocksEventReasons (NVML API reference); "idle" and an application's own clocks are no throttling.
+_THROTTLE_REASONS = {
+    0x004: "power cap",
+    0x008: "hardware slowdown",
+    0x010: "sync boost",
+    0x020: "thermal, software",
+    0x040: "thermal, hardware",
+    0x080: "power brake",
+}
+_ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
+
+
+def snapshot(device: DeviceSpec, *, nvml: Any | None = None, system: Any = psutil) -> dict[str, Any]:
+    """Reads the state of the host and, for a CUDA device, of its GPU.
+
+    Args:
+        device: where the measurement runs.
+        nvml: an initialised binding of NVML; by default the installed one.
+        system: psutil, or what a test puts in its place.
+
+    Returns:
+        `host`: `cpu_frequency_hz`, `cpu_frequency_max_hz` (means over cores), `cpu_governor`, `cpu_throttle_count`,
+        `temperature_c` (hottest sensor of the processor), `load_1min` (runnable processes), `on_mains`,
+        `battery_share` (0 to 1), `memory_available_bytes`, `swap_used_bytes`, and the counters `busy_cpu_s` (all
+        processes), `own_cpu_s` (this process and children that it has waited for) and `steal_cpu_s` (taken by the
+        hypervisor).
+        `gpu` (None unless `device` is CUDA): `sm_clock_hz`, `sm_clock_max_hz`, `memory_clock_hz`, `temperature_c`,
+        `power_w`, `power_limit_w`, `throttle_reasons` (list), `performance_state`, `utilisation_share`,
+        `memory_used_bytes`, `other_processes`, `other_memory_bytes`, `energy_j` (counter).
+        `monotonic_s`: when, on this machine's monotonic clock. `not_readable`: names of what is None.
+    """
+    host = _read(_host_readers(system))
+    gpu = None
+    if device.type == "cuda":
+        binding, handle = _gpu(device, nvml)
+        gpu = _read(_gpu_readers(binding, handle) if handle is not None else dict.fromkeys(_GPU_NAMES, _nothing))
+    missing = [f"{part}.{name}" for part, read in (("host", host), ("gpu", gpu or {})) for name in _missing(read)]
+    return {"monotonic_s": time.monotonic(), "host": host, "gpu": gpu, "not_readable": missing}
+
+
+def between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float | None]:
+    """Derives rates from two snapshots of one process.
+
+    Returns:
+        `others_cores`: processor cores that other processes kept busy on average; `stolen_cores`: cores' worth of time
+        that the hypervisor gave to other machines; `gpu_power_w`: mean power by the energy counter; `elapsed_s`. None
+        where a counter is missing. What children of this process use counts as others' until they have been waited for.
+    """
+    elapsed = after["monotonic_s"] - before["monotonic_s"]
+
+    def rate(part: str, name: str) -> float | None:
+        first, last = ((state[part] or {}).get(name) for state in (before, after))
+        return None if first is None or last is None or elapsed <= 0 else (last - first) / elapsed
+
+    busy, own = rate("host", "busy_cpu_s"), rate("host", "own_cpu_s")
+    return {
+        "elapsed_s": elapsed,
+        "others_cores": None if busy is None or own is None else max(0.0, busy - own),
+        "stolen_cores": rate("host", "steal_cpu_s"),
+        "gpu_power_w": rate("gpu", "energy_j"),
+    }
+
+
+def energy_j(device: DeviceSpec, *, nvml: Any | None = None) -> float | None:
+    """Energy that the GPU has used since its driver was loaded, in joules; None where it is not counted.
+
+    Source: nvmlDeviceGetTotalEnergyConsumption, in millijoules, from Volta on (NVML API reference).
+    """
+    if device.type != "cuda":
+        return None
+    binding, handle = _gpu(device, nvml)
+    return None if handle is None else _nvml(binding, _ENERGY, handle, scale=1e-3)
+
+
+def _read(readers: dict[str, Callable[[], Any]]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for name, reader in readers.items():
+        values[name] = None
+        # Sensors fail in as many ways as there are machines; each only leaves its own value out.
+        with contextlib.suppress(Exception):
+            values[name] = reader()
+    return values
+
+
+def _missing(values: dict[str, Any]) -> list[str]:
+    return [name for name, value in values.items() if value is None]
+
+
+def _nothing() -> None:
+    return None
+
+
+def _host_readers(system: Any) -> dict[str, Callable[[], Any]]:
+    def own_cpu_s() -> float:
+        own = os.times()
+        return own.user + own.system + own.children_user + own.children_system
+
+    return {
+        "cpu_frequency_hz": lambda: _positive(system.cpu_freq().current * _MHZ),
+        "cpu_frequency_max_hz": lambda: _positive(system.cpu_freq().max * _MHZ),
+        "cpu_governor": lambda: _sys_cpu0("cpufreq/scaling_governor"),
+        "cpu_throttle_count": lambda: int(_sys_cpu0("thermal_throttle/package_throttle_count")),
+        "temperature_c": lambda: _cpu_temperature(system.sensors_temperatures()),
+        "load_1min": lambda: system.getloadavg()[0],
+        "on_mains": lambda: system.sensors_battery().power_plugged,
+        "battery_share": lambda: system.sensors_battery().percent / 100,
+        "memory_available_bytes": lambda: system.virtual_memory().available,
+        "swap_used_bytes": lambda: system.swap_memory().used,
+        "busy_cpu_s": lambda: _busy(system.cpu_times()),
+        "own_cpu_s": own_cpu_s,
+        "steal_cpu_s": lambda: system.cpu_times().steal,
+    }
+
+
+def _positive(value: float) -> float | None:
+    return value if value > 0 else None  # psutil says 0 where the kernel says nothing
+
+
+def _sys_cpu0(name: str) -> str:
+    return Path(f"/sys/devices/system/cpu/cpu0/{name}").read_text().strip()
+
+
+def _cpu_temperature(sensors: dict[str, list[Any]]) -> float | None:
+    chips = [
+        readings for chip, readings in sensors.items() if chip in {"coretemp", "k10temp", "zenpower", "cpu_thermal"}
+    ]
+    return max((reading.current for readings in chips for reading in readings), default=None)
+
+
+def _busy(times: Any) -> float:
+    """Seconds of all cores in which some process of this machine ran (guest time is part of user time on Linux)."""
+    return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
+
+
+def _gpu(device: DeviceSpec, nvml: Any | None) -> tuple[Any, Any]:
+    binding = nvml if nvml is not None else nvml_library.load()
+    handles = [] if binding is None else nvml_library.visible_handles(binding)
+    index = device.index or 0
+    return binding, nvml_library.parent(binding, handles[index]) if index < len(handles) else None
+
+
+def _nvml(nvml: Any, query: str, *arguments: Any, scale: float = 1) -> Any:
+    value = nvml_library.ask(getattr(nvml, query), *arguments)
+    return None if value is None else value * scale
+
+
+def _gpu_readers(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
+    def query(name: str, *arguments: Any, scale: float = 1) -> Callable[[], Any]:
+        return lambda: _nvml(nvml, name, handle, *arguments, scale=scale)
+
+    return {
+        "sm_clock_hz": query("nvmlDeviceGetClockInfo", getattr(nvml, "NVML_CLOCK_SM", 1), scale=_MHZ),
+        "sm_clock_max_hz": query("nvmlDeviceGetMaxClockInfo", getattr(nvml, "NVML_CLOCK_SM", 1), scale=_MHZ),
+        "memory_clock_hz": query("nvmlDeviceGetClockInfo", getattr(nvml, "NVML_CLOCK_MEM", 2), scale=_MHZ),
+        "temperature_c": query("nvmlDeviceGetTemperature", getattr(nvml, "NVML_TEMPERATURE_GPU", 0)),
+        "power_w": query("nvmlDeviceGetPowerUsage", scale=1e-3),
+        "power_limit_w": query("nvmlDeviceGetEnforcedPowerLimit", scale=1e-3),
+        "throttle_reasons": lambda: _throttle_reasons(_nvml(nvml, "nvmlDeviceGetCurrentClocksThrottleReasons", handle)),
+        "performance_state": query("nvmlDeviceGetPerformanceState"),
+        "utilisation_share": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
+        "memory_used_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used,
+        "other_processes": lambda: len(_others(nvml, handle)),
+        "other_memory_bytes": lambda: _sum_known([process.usedGpuMemory for process in _others(nvml, handle)]),
+        "energy_j": query(_ENERGY, scale=1e-3),
+    }
+
+
+_GPU_NAMES = tuple(_gpu_readers(None, None))
+
+
+def _throttle_reasons(bits: int | None) -> list[str] | None:
+    return None if bits is None else [name for bit, name in _THROTTLE_REASONS.items() if bits & bit]
+
+
+def _others(nvml: Any, handle: Any) -> list[Any]:
+    """Processes on the GPU besides this one and its parent; inside a container all may look like strangers."""
+    ours = {os.getpid(), os.getppid()}
+    return [process for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle) if process.pid not in ours]
+
+
+def _sum_known(values: list[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if len(known) == len(values) else None
