@@ -12,6 +12,7 @@ from typing import Any
 
 from workflow_scripts.lib.isolation import run_isolated
 from workflow_scripts.lib.job import announce
+from workflow_scripts.lib.plan import place_in_plan
 from workflow_scripts.lib.records import write_record
 from workflow_scripts.lib.specs import DeviceSpec, from_json
 
@@ -37,9 +38,7 @@ def main(*, tokens: Path, corpus: Path, device: Path, record: Path, spec: dict[s
         environment=spec["environment"],
         outcome=outcome,
     )
-    announce(
-        f"cell {cell['id']} on {cell['device']['id']}: {summarise(outcome.status, outcome.reason, outcome.result)}"
-    )
+    announce(f"{cell['id']} on {cell['device']['id']}: {summary}  {place_in_plan(record)}")
 
 
 def summarise(status: str, reason: str | None, result: dict[str, Any] | None) -> str:

@@ -21,7 +21,7 @@ PACKAGE = "workflow_scripts"
 
 # Bookkeeping: how a job logs, keeps its record and watches its host changes no measured value. Records have a version
 # of their own, and an edit here must not time a GPU again.
-BOOKKEEPING = frozenset({"job", "records", "provenance", "machine_state"})
+BOOKKEEPING = frozenset({"job", "machine_state", "plan", "progress", "provenance", "records"})
 
 _TARGET = re.compile(rf"{PACKAGE}(?:\.\w+)+(?::\w+)?")
 
