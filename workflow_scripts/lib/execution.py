@@ -60,15 +60,19 @@ def compile_loss(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, 
     return torch.compile(loss, fullgraph=True, dynamic=False)
 
 
-def compilations() -> dict[str, int | float]:
-    """Reads torch's counters for this process: graphs compiled, how many of them again, and the seconds that took."""
+def compilations() -> dict[str, int | float | None]:
+    """Reads torch's counters of this process.
+
+    Returns:
+        `n_graphs` compiled, `n_recompiles` among them, and `compile_s`, None where nothing was compiled.
+    """
     from torch._dynamo.utils import calculate_time_spent, counters
 
     n_graphs = counters["stats"]["unique_graphs"]
     return {
         "n_graphs": n_graphs,
         "n_recompiles": max(n_graphs - 1, 0),
-        "compile_s": calculate_time_spent()["total_wall_time"],
+        "compile_s": calculate_time_spent()["total_wall_time"] if n_graphs else None,
     }
 
 
@@ -109,6 +113,9 @@ class CapturedPhases:
                 phase()
         torch.cuda.current_stream(self.device).wait_stream(self.stream)
         put_back()
+        return self._record(phase)
+
+    def _record(self, phase: Callable[[], None]) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         try:
             # The generators of dropout are registered by torch itself: each replay draws on from where the last ended.

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from workflow_scripts.lib.specs import OptimizerName, OptimizerSpec
 
+_OWN = ("lr", "fused", "foreach", "capturable")  # of a parameter group: how it computes, not what it has learned
 ADAM_EPS = 1e-8  # Adam (Kingma and Ba 2015, algorithm 1)
 
 
@@ -41,6 +42,7 @@ class ScheduledOptimizer:
         decoder: the model on its device.
         spec: which optimizer.
         n_steps: length of the table of rates; step n_steps + 1 starts it anew.
+        capturable: whether its steps will be captured in a CUDA graph.
 
     Attributes:
         inner: the optimizer itself: `torch.optim`'s, or `MuonWithAdamW`.
@@ -49,13 +51,16 @@ class ScheduledOptimizer:
         rate: the current step's rate as a 0-d float32 tensor on the device, or None where it must be a float.
     """
 
-    def __init__(self, decoder: nn.Module, spec: OptimizerSpec, n_steps: int):
+    def __init__(self, decoder: nn.Module, spec: OptimizerSpec, n_steps: int, capturable: bool = False):
         device = next(decoder.parameters()).device
         self.rates = learning_rates(spec, n_steps)
         self.fused = fused_works(spec.name, device)
         self.rate = torch.tensor(self.rates[0], dtype=torch.float32, device=device) if self.fused else None
         self.table = torch.tensor(self.rates, dtype=torch.float32, device=device) if self.fused else None
         self.inner = build_optimizer(decoder, spec, self.rates[0] if self.rate is None else self.rate, self.fused)
+        if capturable and spec.name == "adamw":  # SGD has no such switch: its steps keep no count
+            for group in self.inner.param_groups:
+                group["capturable"] = True
 
     def set_rate(self, cursor: Tensor, step: int) -> None:
         """Sets the rate of one step: by its index on the device, `cursor` (1,) int64, or on the host, `step`."""
@@ -75,15 +80,15 @@ class ScheduledOptimizer:
         return sum(tensor.nbytes for tensor in self.state_tensors())
 
     def state_dict(self) -> dict[str, Any]:
-        """Gives the optimizer's state, without learning rates: those belong to the step's number."""
+        """Gives the optimizer's state; learning rates in it are not read again, they follow from the step's number."""
         return self.inner.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Takes up a state; the rate stays the tensor that the step writes to."""
+        """Takes up a state, but not how it was computed: the rate stays the tensor that the step writes to."""
+        kept = [{key: group[key] for key in _OWN if key in group} for group in self.inner.param_groups]
         self.inner.load_state_dict(state)
-        if self.rate is not None:
-            for group in self.inner.param_groups:
-                group["lr"] = self.rate
+        for group, own in zip(self.inner.param_groups, kept, strict=True):
+            group.update(own)
 
 
 class MuonWithAdamW:

@@ -21,6 +21,7 @@ import torch
 from torch.nn.utils import clip_grad_norm_, get_total_norm
 
 from workflow_scripts.lib.batches import Batches, draw_offsets, offsets_sha256
+from workflow_scripts.lib.device_timing import synchronise
 from workflow_scripts.lib.execution import CapturedPhases, compile_loss, require
 from workflow_scripts.lib.memory import peak_memory
 from workflow_scripts.lib.model import Decoder, build_decoder
@@ -97,13 +98,15 @@ class TrainStep:
             )
         where = torch.device(device.torch_name)
         torch.set_num_threads(device.threads)
+        if where.type == "cuda":
+            torch.cuda.set_device(where)  # streams, events and graphs are those of the current device
         require(step.execution, where)
         set_precision(step.precision, where)
         torch.manual_seed(seed)  # dropout; weights and offsets have streams of their own
 
         offsets = draw_offsets(len(tokens), model.sequence_length, step.batch_size, n_steps, seed)
         decoder = build_decoder(model, where, seed, attention=step.attention, checkpointing=step.checkpointing)
-        scheduled = ScheduledOptimizer(decoder, optimizer, n_steps)
+        scheduled = ScheduledOptimizer(decoder, optimizer, n_steps, capturable=step.execution == "graphed")
         if step.execution == "graphed" and scheduled.rate is None:
             raise Unavailable(
                 f"graphed needs an optimizer that reads its learning rate on the device: {optimizer.name}"
@@ -134,10 +137,7 @@ class TrainStep:
 
     def synchronise(self) -> None:
         """Waits until the device has done all that was asked of it."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        elif self.device.type == "mps":
-            torch.mps.synchronize()
+        synchronise(self.device)
 
     def autocast(self) -> AbstractContextManager:
         """Gives a context in which a forward pass has the step's precision."""
@@ -246,7 +246,7 @@ class TrainStep:
             own = [self.loss, self.grad_norm, self.skipped_steps, self.cursor]
             return [*own, *(p.detach() for p in self.parameters), *self.optimizer.state_tensors()]
 
-        saved = [tensor.cpu() for tensor in changing()]
+        saved = [tensor.to("cpu", copy=True) for tensor in changing()]
         scaler, rng = self.scaler.state_dict(), random_state(self.device)
 
         def put_back() -> None:
