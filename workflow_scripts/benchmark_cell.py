@@ -38,6 +38,7 @@ def main(*, tokens: Path, corpus: Path, device: Path, record: Path, spec: dict[s
         environment=spec["environment"],
         outcome=outcome,
     )
+    summary = summarise(outcome.status, outcome.reason, outcome.result)
     announce(f"{cell['id']} on {cell['device']['id']}: {summary}  {place_in_plan(record)}")
 
 

@@ -18,7 +18,7 @@ def write_plan(cells: Sequence[str]) -> None:
 
 
 def place_in_plan(record: Path, now_s: float | None = None) -> str:
-    """Says how far the grid is once this record is written: `cell 12 of 30, about 1:40 left`; empty without a plan."""
+    """Says how far the grid is once this record is written: `(cell 12 of 30, about 1:40 left of the grid)`; empty without a plan."""
     if not PLAN.exists():
         return ""
     plan = json.loads(PLAN.read_text(encoding="utf-8"))
@@ -28,7 +28,7 @@ def place_in_plan(record: Path, now_s: float | None = None) -> str:
     done = sum(path.exists() and path.stat().st_mtime >= started_s for path in map(Path, plan["cells"]))
     elapsed_s = (now_s or time.time()) - started_s
     left_s = elapsed_s / max(done, 1) * (n_cells - done)
-    return f"cell {done} of {n_cells}, about {duration(left_s)} left of the grid"
+    return f"(cell {done} of {n_cells}, about {duration(left_s)} left of the grid)"
 
 
 def duration(seconds: float) -> str:

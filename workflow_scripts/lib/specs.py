@@ -104,9 +104,14 @@ class MeasureSpec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CellSpec:
-    """One configuration to be timed, in a process of its own. `process` numbers repeats of the same cell from 1."""
+    """One configuration to be timed, in a process of its own.
+
+    `name` is its model's, `process` numbers repeats of the same cell from 1; `base` is the id that repeats share.
+    """
 
     id: str
+    name: str
+    base: str
     device: DeviceSpec
     model: ModelShape
     step: StepSpec

@@ -42,6 +42,12 @@ class Study:
         return from_json(OptimizerSpec, {**values, "decay_steps": self.config["training"]["n_steps"]})
 
     @property
+    def timed_optimizer(self) -> OptimizerSpec:
+        """The optimizer at one small learning rate, for cells and profiles: no step costs more for its rate."""
+        constant = {"learning_rate": 1e-4, "min_learning_rate": 1e-4, "warmup_steps": 0, "decay_steps": 1}
+        return dataclasses.replace(self.optimizer, schedule="constant", **constant)
+
+    @property
     def training_step(self) -> StepSpec:
         training = self.config["training"]
         return from_json(
@@ -91,13 +97,15 @@ class Study:
             for model, batch_size, length, precision, execution, mode, attention, process in itertools.product(*axes):
                 parts = [model, f"b{batch_size}", f"t{length}", precision, execution]
                 parts += [mode] * (mode != "step") + [attention] * (attention != "auto")
-                parts += [f"p{process}"] * (process > 1)
+                base = "-".join(parts)
                 yield CellSpec(
-                    id="-".join(parts),
+                    id=base if process == 1 else f"{base}-p{process}",
+                    name=model,
+                    base=base,
                     device=device,
                     model=self.shape(model, length),
                     step=StepSpec(batch_size=batch_size, precision=precision, execution=execution, attention=attention),
-                    optimizer=self.optimizer,
+                    optimizer=self.timed_optimizer,
                     mode=mode,
                     measure=from_json(MeasureSpec, grid["measure"]),
                     process=process,
@@ -133,7 +141,7 @@ class Study:
             name=name,
             model=shape,
             step=self.training_step,
-            optimizer=self.optimizer,
+            optimizer=self.timed_optimizer,
             warmup_steps=self.config["profile"]["warmup_steps"],
             n_steps=self.config["profile"]["n_steps"],
             timeout_s=float(self.config["profile"]["timeout_s"]),

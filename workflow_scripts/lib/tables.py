@@ -91,8 +91,8 @@ def cell_row(path: Path) -> dict[str, Any]:
     return {
         "device": cell["device"]["id"],
         "cell": cell["id"],
-        "base": cell["id"].removesuffix(f"-p{cell['process']}"),
-        "model": cell["id"].split(f"-b{step.batch_size}-t{shape.sequence_length}-")[0],
+        "base": cell["base"],
+        "model": cell["name"],
         **columns,
         "batch_size": step.batch_size,
         "sequence_length": shape.sequence_length,
