@@ -9,7 +9,6 @@ Run as `python -m workflow_scripts.lib.child FD`, or entered through `serve` aft
 """
 
 import contextlib
-import ctypes
 import gc
 import importlib
 import json
@@ -25,21 +24,13 @@ from typing import Any
 from workflow_scripts.lib.outcome import Ended, classify
 from workflow_scripts.lib.process_memory import peak_process_bytes
 
-_PR_SET_PDEATHSIG = 1
 # Making an optimizer imports this module (seconds); here it is paid before anything is timed, whichever way we started.
 _IMPORTED_WITH_TORCH = "torch._dynamo"
 
 
 def main() -> None:
     """Entry of a fresh process."""
-    die_with_parent()
     serve(socket.socket(fileno=int(sys.argv[1])))
-
-
-def die_with_parent() -> None:
-    """Has the kernel end us with whoever started us, even while a C function holds the interpreter (Linux only)."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def serve(channel: socket.socket) -> None:
@@ -88,6 +79,7 @@ def _settle(threads: int) -> None:
 
 
 def _end_with_the_job(lines: Any) -> None:
+    # Not PR_SET_PDEATHSIG: it ends us before we can end what we started, and there is none on macOS.
     with contextlib.suppress(OSError):
         lines.read()  # nothing more is sent: this returns when the job's end is closed
     os.killpg(0, signal.SIGKILL)

@@ -98,7 +98,6 @@ class _Server:
     def _become_child(self, request: dict[str, Any], descriptors: list[int], connection: socket.socket) -> NoReturn:
         with contextlib.suppress(OSError):
             os.setpgid(0, 0)
-        child.die_with_parent()
         for descriptor, ours in zip(descriptors[1:], (1, 2), strict=True):
             os.dup2(descriptor, ours)
             os.close(descriptor)

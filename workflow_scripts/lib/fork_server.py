@@ -95,6 +95,7 @@ class ForkedProcess:
             except OSError:
                 line = b""
             if not line:
+                kill_group(self.pid)
                 raise ServerLost("the fork server ended during a measurement")
             self._exit = json.loads(line)["exit"]
         return self._exit

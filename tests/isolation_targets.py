@@ -1,0 +1,107 @@
+"""What the tests of isolation run in a process of its own; torch is imported only where it is used."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from workflow_scripts.lib.outcome import Barred, Diverged, Unavailable
+
+
+class OutOfMemoryError(RuntimeError):
+    """Named as torch's."""
+
+
+def succeed(arguments, send):
+    send({"progress": 1})
+    send({"partial": {"n": 1}})
+    return {"got": arguments, "nan": float("nan"), "threads": os.environ["OMP_NUM_THREADS"]}
+
+
+def fail(arguments, send):
+    errors = {
+        "error": ValueError("two\nlines"),
+        "host_memory": MemoryError("no room"),
+        "cuda_memory": OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB"),
+        "cpu_memory": RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried 9 bytes"),
+        "unavailable": Unavailable("no C++ compiler"),
+        "diverged": Diverged("at step 7"),
+        "barred": Barred("leaks the future"),
+        "exit": SystemExit(2),
+    }
+    send({"partial": {"n": 7}})
+    raise errors[arguments["how"]]
+
+
+def allocate(arguments, send):
+    bytearray(arguments["bytes"])
+    return {}
+
+
+def hold(arguments, send):
+    block = bytearray(arguments["bytes"])
+    return {"held": len(block)}
+
+
+def hang(arguments, send):
+    """Leaves a child of its own behind, as a compiler would be, and never returns."""
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    send({"partial": {"n": 3}})
+    Path(arguments["pids"]).write_text(f"{os.getpid()} {left.pid}")
+    print("said before the end")  # noqa: T201
+    time.sleep(600)
+
+
+def leave(arguments, send):
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    return {"left": left.pid}
+
+
+def die(arguments, send):
+    send({"partial": {"n": 2}})
+    os.kill(os.getpid(), signal.Signals[arguments["signal"]])
+    time.sleep(600)
+
+
+def vanish(arguments, send):
+    os._exit(3)
+
+
+def unprintable(arguments, send):
+    return {"x": object()}
+
+
+def occupy(arguments, send):
+    Path(arguments["mark"]).touch()
+    time.sleep(arguments["seconds"])
+    Path(arguments["mark"]).unlink()
+    return {}
+
+
+def train(arguments, send):
+    """A few seeded steps; tells what could differ between a fork and a fresh interpreter."""
+    import torch
+
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(256, 256), torch.nn.GELU(), torch.nn.Linear(256, 256))
+    optimizer = torch.optim.AdamW(model.parameters())
+    losses = []
+    for _ in range(3):
+        loss = model(torch.randn(256, 256)).square().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        losses.append(loss.item())
+    return {
+        "losses": losses,
+        "torch_threads": torch.get_num_threads(),
+        "tasks": len(list(Path("/proc/self/task").iterdir())),
+        "variable": os.environ["OMP_NUM_THREADS"],
+        "folder": os.getcwd(),  # noqa: PTH109
+        "stray": os.environ.get("STRAY"),
+        "parent": os.getppid(),
+        "leader": os.getpgid(0) == os.getpid(),
+        "descriptors": len(list(Path("/proc/self/fd").iterdir())),
+    }
