@@ -18,7 +18,10 @@ def write_plan(cells: Sequence[str]) -> None:
 
 
 def place_in_plan(record: Path, now_s: float | None = None) -> str:
-    """Says how far the grid is once this record is written: `(cell 12 of 30, about 1:40 left of the grid)`; empty without a plan."""
+    """Says how far the grid is once this record is written, as in `(cell 12 of 30, about 1:40 left of the grid)`.
+
+    Empty without a plan, or for a cell that is not in it.
+    """
     if not PLAN.exists():
         return ""
     plan = json.loads(PLAN.read_text(encoding="utf-8"))
