@@ -1,0 +1,144 @@
+import json
+import os
+from types import SimpleNamespace
+
+import pytest
+
+from tests.fake_nvml import GIB, FakeNvml, h100
+from workflow_scripts.lib.machine_state import between, energy_j, snapshot
+from workflow_scripts.lib.specs import DeviceSpec
+
+CPU = DeviceSpec(id="cpu", type="cpu", threads=1)
+GPU = DeviceSpec(id="cuda0", type="cuda", threads=1, index=0)
+
+
+class Laptop:
+    """psutil of a machine that tells everything; or, with `silent`, nothing."""
+
+    def __init__(self, silent=False, busy=100.0):
+        self.silent = silent
+        self.busy = busy
+
+    def __getattribute__(self, name):
+        if not name.startswith("_") and name not in {"silent", "busy"} and self.silent:
+            raise AttributeError(name)
+        return object.__getattribute__(self, name)
+
+    def cpu_freq(self):
+        return SimpleNamespace(current=2400.0, max=4800.0)
+
+    def sensors_temperatures(self):
+        reading = SimpleNamespace
+        return {"coretemp": [reading(current=70.0), reading(current=81.0)], "nvme": [reading(current=99.0)]}
+
+    def sensors_battery(self):
+        return SimpleNamespace(power_plugged=False, percent=42)
+
+    def getloadavg(self):
+        return (1.5, 1.0, 0.5)
+
+    def virtual_memory(self):
+        return SimpleNamespace(available=3 * GIB)
+
+    def swap_memory(self):
+        return SimpleNamespace(used=GIB)
+
+    def cpu_times(self):
+        return SimpleNamespace(user=self.busy, nice=1.0, system=2.0, irq=0.5, softirq=0.5, steal=7.0, idle=9999.0)
+
+
+@pytest.fixture(autouse=True)
+def _all_visible(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+
+def test_the_host_is_read():
+    state = snapshot(CPU, system=Laptop())
+    host = state["host"]
+    assert host["cpu_frequency_hz"] == 2.4e9
+    assert host["cpu_frequency_max_hz"] == 4.8e9
+    assert host["temperature_c"] == 81.0
+    assert host["on_mains"] is False
+    assert host["battery_share"] == 0.42
+    assert host["load_1min"] == 1.5
+    assert host["busy_cpu_s"] == 104.0
+    assert host["steal_cpu_s"] == 7.0
+    assert state["gpu"] is None
+    json.dumps(state, allow_nan=False)
+
+
+def test_what_cannot_be_read_is_missing_and_named():
+    state = snapshot(CPU, system=Laptop(silent=True))
+    silent = {name for name, value in state["host"].items() if value is None}
+    assert {"cpu_frequency_hz", "temperature_c", "on_mains", "busy_cpu_s", "steal_cpu_s"} <= silent
+    assert set(state["not_readable"]) == {f"host.{name}" for name in silent}
+    assert 0 not in [value for value in state["host"].values() if not isinstance(value, float)]
+
+
+def test_this_machine_can_be_read():
+    state = snapshot(CPU)
+    assert state["host"]["memory_available_bytes"] > 0
+    json.dumps(state, allow_nan=False)
+
+
+def test_the_gpu_is_read():
+    gpu = h100(used=3 * GIB, throttle=0x1 | 0x4 | 0x40, processes=[(os.getpid(), GIB), (1, GIB)], energy_mj=5000)
+    state = snapshot(GPU, nvml=FakeNvml(gpu), system=Laptop())
+    assert state["gpu"] == {
+        "sm_clock_hz": 1500e6,
+        "sm_clock_max_hz": 1980e6,
+        "memory_clock_hz": 2600e6,
+        "temperature_c": 61,
+        "power_w": 350.5,
+        "power_limit_w": 700.0,
+        "throttle_reasons": ["power cap", "thermal, hardware"],
+        "performance_state": 0,
+        "utilisation_share": 0.25,
+        "memory_used_bytes": 3 * GIB,
+        "other_processes": 1,
+        "other_memory_bytes": GIB,
+        "energy_j": 5.0,
+    }
+
+
+def test_an_unknown_share_of_others_is_missing_not_zero():
+    gpu = snapshot(GPU, nvml=FakeNvml(h100(processes=[(1, None), (2, GIB)])))["gpu"]
+    assert (gpu["other_processes"], gpu["other_memory_bytes"]) == (2, None)
+    assert snapshot(GPU, nvml=FakeNvml(h100()))["gpu"]["other_memory_bytes"] == 0
+    assert snapshot(GPU, nvml=FakeNvml(h100()))["gpu"]["throttle_reasons"] == []
+
+
+def test_a_gpu_that_cannot_be_read_is_all_missing():
+    state = snapshot(GPU, nvml=FakeNvml())
+    assert set(state["gpu"].values()) == {None}
+    assert "gpu.power_w" in state["not_readable"]
+    unsupported = ["nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetPowerUsage"]
+    state = snapshot(GPU, nvml=FakeNvml(h100(), unsupported=unsupported), system=Laptop())
+    assert [name for name in state["not_readable"] if name.startswith("gpu")] == ["gpu.power_w", "gpu.energy_j"]
+
+
+def test_energy_is_in_joules_or_missing():
+    assert energy_j(GPU, nvml=FakeNvml(h100(energy_mj=1234))) == pytest.approx(1.234)
+    assert energy_j(GPU, nvml=FakeNvml(h100(), unsupported=["nvmlDeviceGetTotalEnergyConsumption"])) is None
+    assert energy_j(GPU, nvml=FakeNvml()) is None
+    assert energy_j(CPU) is None
+
+
+def test_rates_between_two_snapshots():
+    before = {
+        "monotonic_s": 10.0,
+        "host": {"busy_cpu_s": 100.0, "own_cpu_s": 5.0, "steal_cpu_s": 0.0},
+        "gpu": {"energy_j": 1000.0},
+    }
+    after = {
+        "monotonic_s": 20.0,
+        "host": {"busy_cpu_s": 135.0, "own_cpu_s": 25.0, "steal_cpu_s": 1.0},
+        "gpu": {"energy_j": 4000.0},
+    }
+    rates = between(before, after)
+    assert rates == {"elapsed_s": 10.0, "others_cores": 1.5, "stolen_cores": 0.1, "gpu_power_w": 300.0}
+    after["host"]["own_cpu_s"] = None
+    after["gpu"] = None
+    rates = between(before, after)
+    assert rates["others_cores"] is None
+    assert rates["gpu_power_w"] is None
