@@ -44,14 +44,13 @@ def cells(n_devices: int = 1, failures: dict[str, str] | None = None) -> pd.Data
                         cell = f"{model}-b{batch}-t{context}-{precision}"
                         total, core = _parameters(n_layer, n_embd)
                         row = {
-                            "device": device, "cell": cell, "model": model, "architecture": "gpt2", "n_layer": n_layer,
+                            "device": device, "cell": cell, "base": cell, "attention": "auto", "model": model, "architecture": "gpt2", "n_layer": n_layer,
                             "n_head": n_head, "n_embd": n_embd, "batch_size": batch, "sequence_length": context,
                             "precision": precision, "execution": "eager", "mode": "step", "process": 1,
                             "status": (failures or {}).get(cell, "ok"), "reason": None, "n_params": total,
                             "n_params_non_embedding": core, "flops_per_token": 6 * core, "memory_method": "VmHWM",
-                            "tokens_per_step": batch * context, "record": f"devices/{device}/cells/{cell}.json",
-                            "code": "c0de" * 16, "started_at": "2025-03-04T10:00:00+00:00",
-                            "ended_at": "2025-03-04T10:00:09+00:00",
+                            "tokens_per_step": batch * context, "record": f"results/example/devices/{device}/cells/{cell}.json",
+                            "started_at": "2025-03-04T10:00:00+00:00",
                         }  # fmt: skip
                         if row["status"] == "ok":
                             row |= _measured(row, SPEEDS[device] * (0.8 if precision == "bf16" else 1), random)
@@ -110,11 +109,11 @@ def runs(n_devices: int = 1, n_seeds: int = 2) -> pd.DataFrame:
             "n_params_non_embedding": core, "batch_size": 8, "sequence_length": 128, "precision": "fp32",
             "execution": "eager", "n_steps": 600, "n_tokens": 600 * 1024, "step_time_s": step,
             "step_time_low_s": step * 0.99, "step_time_high_s": step * 1.01, "throughput_tokens_per_s": 1024 / step,
+            "throughput_low_tokens_per_s": 1024 / step / 1.01, "throughput_high_tokens_per_s": 1024 / step / 0.99,
             "train_s": 600 * step, "eval_s": 3.0, "final_train_loss": last.loss, "final_val_loss": last.val_loss,
             "best_val_loss": last.val_loss, "best_val_step": int(last.step), "val_bits_per_byte": last.val_loss / 0.6931,
             "achieved_flop_per_s": 6 * core * 1024 / step, "peak_allocated_bytes": None, "peak_process_bytes": 4e8,
-            "record": f"devices/{device}/runs/{run}/run.json", "code": "c0de" * 16,
-            "started_at": "2025-03-04T11:00:00+00:00", "ended_at": "2025-03-05T01:00:00+00:00",
+            "record": f"results/example/devices/{device}/runs/{run}/run.json", "started_at": "2025-03-05T11:00:00+00:00",
         })  # fmt: skip
     return pd.DataFrame(rows)
 
@@ -159,11 +158,11 @@ def selection() -> dict:
             "predicted": {"cpu": {"step_time_s": 0.03, "train_s": 18.4, "peak_bytes": 2e8}},
         }
     return {
-        "quantity": "non_embedding", "tolerance": 0.02, "n_candidates": 812, "n_within_budgets": 340,
-        "budgets": {"memory_bytes": {"cpu": 4e9}, "train_s": 60.0}, "roles": roles,
-        "ratios": {"total": 0.88, "non_embedding": 0.992, "flops_per_token": 1.03, "activations_bytes": 1.36},
+        "quantity": "non_embedding", "tolerance": 0.02, "n_candidates": 812, "n_matched_pairs": 51, "n_within_budgets": 34,
+        "budgets": {"memory_gib": 4, "train_minutes": 5}, "roles": roles,
+        "ratios": {"total": 0.88, "non_embedding": 0.992, "flops_per_token": 1.03, "activation_elements_per_token": 1.36, "n_layer": 2.0},
         "reasons": ["Both have 4 heads.", "They differ by 0.8 % <in> parameters."],
-        "runners_up": [{"wide": "4x160", "deep": "9x112", "ratio": 1.013}],
+        "runners_up": [{"wide": "4 × 160", "deep": "9 × 112", "mismatch": 0.0131, "wide_size": 1_228_800}],
     }  # fmt: skip
 
 
@@ -176,14 +175,18 @@ def write_study(directory: Path, *, n_devices: int = 1, **replaced: object) -> d
     files: dict[str, object] = {
         "selection": selection(),
         "cost_model": {
-            device: {"features": ["a"], "coefficients": [1.0], "n_fitted": 8, "leave_one_out_mean_abs_error": 0.047}
-            for device in device_ids(n_devices)
+            "features": ["step", "flops"],
+            "devices": {
+                device: {"fp32-eager": {"coefficients": [1.0], "n_fitted": 18, "leave_one_out_error": 0.047}}
+                for device in device_ids(n_devices)
+            },
         },
         "corpus": {
             "source": "kjv", "source_sha256": "ab" * 32, "source_bytes": 4_300_000, "n_characters": 4_290_000,
             "tokenizer": {"kind": "character", "vocab_size": 90, "vocabulary": ["a", "<"]}, "vocab_size": 90,
             "dtype": "uint8", "n_tokens": 4_290_000, "tokens_sha256": "cd" * 32,
-            "splits": {"train": {"start": 0, "stop": 3_861_000}, "validation": {"start": 3_861_000, "stop": 4_290_000}},
+            "splits": {"train": {"start": 0, "stop": 3_861_000, "n_bytes": 3_870_000, "sha256": "ee" * 32},
+                       "validation": {"start": 3_861_000, "stop": 4_290_000, "n_bytes": 430_000, "sha256": "ff" * 32}},
         },
         "findings": [
             {"rule": "wide_spread", "severity": "warning", "subject": "cpu/wide-b8-t64-fp32",

@@ -1,10 +1,9 @@
 """Draws expected against actual step time, with the line of equality.
 
-Inputs: cells.csv, cost_model.json. Outputs: the figure (SVG) and what it draws (CSV): device, cell, model,
+Inputs: cells.csv. Outputs: the figure (SVG) and what it draws (CSV): device, cell, model,
 predicted_step_time_s, step_time_s, relative_error (expected over actual, minus one), record.
 """
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +14,7 @@ from workflow_scripts.lib.quantities import percent
 COLUMNS = ["device", "cell", "model", "predicted_step_time_s", "step_time_s", "relative_error", "record"]
 
 
-def main(*, cells: Path, cost_model: Path, figure: Path, data: Path, spec: dict) -> None:
+def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
     """Draws the figure from the measured cells that have a prediction."""
     table = csv_tables.with_columns(csv_tables.read(cells), COLUMNS)
     timed = facets.timed_steps(table) if "status" in table else table
@@ -26,7 +25,6 @@ def main(*, cells: Path, cost_model: Path, figure: Path, data: Path, spec: dict)
         csv_tables.write(rows[COLUMNS], data)
         return
     rows["relative_error"] = rows.predicted_step_time_s / rows.step_time_s - 1
-    errors = {id: model.get("leave_one_out_mean_abs_error") for id, model in json.loads(cost_model.read_text()).items()}
     panels = facets.split(rows, ["device"])
     styles = plotting.series_styles(rows.model.unique())
     with plotting.style():
@@ -34,11 +32,11 @@ def main(*, cells: Path, cost_model: Path, figure: Path, data: Path, spec: dict)
         for axis, title, frame in zip(axes, panels.titles, panels.frames, strict=True):
             axis.set_title(title)
             both = np.concatenate([frame.predicted_step_time_s, frame.step_time_s])
-            reach, error = np.array([both.min() / 1.25, both.max() * 1.25]), errors.get(frame.device.iloc[0])
-            if error is not None:
-                axis.fill_between(
-                    reach, reach / (1 + error), reach * (1 + error), color=plotting.FAINT, alpha=0.25, linewidth=0
-                )
+            reach = np.array([both.min() / 1.25, both.max() * 1.25])
+            error = float(frame.relative_error.abs().mean())
+            axis.fill_between(
+                reach, reach / (1 + error), reach * (1 + error), color=plotting.FAINT, alpha=0.25, linewidth=0
+            )
             axis.plot(reach, reach, color=plotting.INK, linewidth=0.9, linestyle=(0, (4, 2)), label="equal")
             for model in styles:
                 points = frame[frame.model == model]
@@ -55,9 +53,9 @@ def main(*, cells: Path, cost_model: Path, figure: Path, data: Path, spec: dict)
         plotting.legend(canvas, axes)
         worst = rows.loc[rows.relative_error.abs().idxmax()]
         caption = (
-            f"Expected against actual step time; on the dashed line they are equal, and the band is the error of cells left "
-            f"out of the fit. Over all points drawn, fitted ones included, the mean absolute error is "
-            f"{percent(rows.relative_error.abs().mean())} and the largest {percent(abs(worst.relative_error))} "
+            "Expected against actual step time; each cell was predicted by a cost model fitted without it. On the dashed "
+            "line the two are equal, and the band is as wide as the mean absolute error, "
+            f"{percent(rows.relative_error.abs().mean())} over all; the largest is {percent(abs(worst.relative_error))} "
             f"({worst.cell}, {worst.device}).{panels.left_out}"
         )
         alt = f"Points of actual over expected step time for {len(rows)} cells beside the line of equality."

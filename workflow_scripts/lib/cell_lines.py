@@ -49,14 +49,21 @@ def draw(
                         x, line[low] / scale, line[high] / scale, color=styles[model]["color"], linewidth=3, alpha=0.35
                     )
             plotting.log_axis(axis.xaxis, drawn.batch_size, base=2)
-            plotting.log_axis(
-                axis.yaxis, drawn[drawn.device.isin(frame.device) if whole else slice(None)][value] / scale
-            )
+            _scale(axis, drawn[drawn.device.isin(frame.device) if whole else slice(None)][value] / scale)
         plotting.label_axes(canvas, "batch size (sequences per step)", label)
         plotting.legend(canvas, axes)
         alt = f"Lines of {label} over batch size, one for each of {len(styles)} models, in {len(axes)} panels."
         plotting.save(canvas, figure, caption=caption + panels.left_out, alt=alt)
     csv_tables.write(drawn[[*_IDENTITY, value, *[column for column in (low, high) if column]]], data)
+
+
+def _scale(axis: plotting.Axes, values: pd.Series) -> None:
+    """Draws from zero what differs little, and on a logarithmic axis what differs much."""
+    if values.max() > 3 * values.min():
+        plotting.log_axis(axis.yaxis, values)
+    else:
+        plotting.linear_axis(axis.yaxis)
+        axis.set_ylim(0, values.max() * 1.08)
 
 
 def _in_order(

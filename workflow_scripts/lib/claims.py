@@ -11,7 +11,7 @@ import pandas as pd
 
 from workflow_scripts.lib import comparisons
 from workflow_scripts.lib.comparisons import AXES, THRESHOLDS, Ratio
-from workflow_scripts.lib.quantities import THIN, count, listing, percent, plural, quantity, span, times
+from workflow_scripts.lib.quantities import count, listing, percent, plural, quantity, span, times
 
 STATUS_WORDS = {
     "oom": "out of memory", "predicted_oom": "predicted not to fit", "timeout": "over its time limit",
@@ -20,7 +20,8 @@ STATUS_WORDS = {
 }  # fmt: skip
 QUANTITY_WORDS = {
     "total": "parameters", "non_embedding": "parameters without embeddings", "flops_per_token": "FLOPs per token",
-    "activations_bytes": "bytes of activations", "step_time_s": "predicted step time",
+    "activations_bytes": "bytes of activations", "activation_elements_per_token": "activations per token",
+    "step_time_s": "predicted step time", "n_layer": "layers", "n_embd": "width",
 }  # fmt: skip
 
 
@@ -96,9 +97,7 @@ def write_claims(
 
 def compare(a: pd.DataFrame, b: pd.DataFrame, floor: float | None) -> tuple[Ratio, str, str | None] | None:
     """Compares the throughput of two groups of runs: ratio, verdict, and what makes them unlike, if anything does."""
-    first, second = (
-        comparisons.pool(comparisons.with_throughput_interval(rows), "throughput_tokens_per_s") for rows in (a, b)
-    )
+    first, second = (comparisons.pool(rows, "throughput_tokens_per_s") for rows in (a, b))
     if first is None or second is None:
         return None
     both = pd.concat([a, b])
@@ -149,7 +148,7 @@ def _matched(selection: dict, models: list[str]) -> str:
     unlike = [
         f"{times(value)} the {QUANTITY_WORDS.get(name, name)}"
         for name, value in ratios.items()
-        if name != quantity_name and abs(value - 1) > THRESHOLDS["listed_ratio"]
+        if name not in (quantity_name, *comparisons.INTENDED) and abs(value - 1) > THRESHOLDS["listed_ratio"]
     ]
     return text + (f"; `deep` has {listing(unlike)}." if unlike else ".")
 
@@ -185,14 +184,12 @@ def _losses(runs: pd.DataFrame, device: str) -> Iterable[Claim]:
     told, numbers = [], {}
     for name, group in ranked:
         losses = group.final_val_loss
-        spread = f", {span(losses.min(), losses.max())} over {len(losses)} seeds" if len(losses) > 1 else ", one seed"
-        told.append(f"`{name}` {losses.mean():.3f}{THIN}({spread.removeprefix(', ')})")
+        spread = f"{losses.min():.3f}–{losses.max():.3f} over {len(losses)} seeds" if len(losses) > 1 else "one seed"
+        told.append(f"{losses.mean():.3f} for `{name}` ({spread})")
         numbers[name] = float(losses.mean())
     tokens = sorted(set(runs.n_tokens))
-    text = (
-        f"On {device}, after training on {listing(count(n) for n in tokens)} tokens, validation loss in nats per token "
-    )
-    text += f"is {listing(told)}."
+    text = f"On {device}, after training on {listing(count(n) for n in tokens)} tokens, validation loss in nats per "
+    text += f"token is {listing(told)}."
     unlike, verdict = None, ""
     if len(ranked) > 1:
         (lower, a), (higher, b) = ranked[:2]
@@ -209,7 +206,7 @@ def _losses(runs: pd.DataFrame, device: str) -> Iterable[Claim]:
             text += f" Every seed of `{lower}` ended below every seed of `{higher}`."
     best = f"{ranked[0][1].final_val_loss.mean():.3f}"
     yield Claim(
-        topic="loss", text=text, key=best, within="nats per token", verdict=verdict, numbers=numbers,
+        topic="loss", text=text, key=best, within=f"nats per token, `{ranked[0][0]}`", verdict=verdict, numbers=numbers,
         records=tuple(runs.record.dropna()), subjects=subjects(runs, "run"), withheld=unlike,
     )  # fmt: skip
 
@@ -223,31 +220,36 @@ def _effects(cells: pd.DataFrame, names: dict[str, str]) -> Iterable[Claim]:
             continue
         reference, middle = group.reference.iloc[0], float(group.ratio.median())
         clear = group.low.notna() & ((group.low > 1) | (group.high < 1))
-        gains, losses = int((clear & (group.ratio > 1)).sum()), int((clear & (group.ratio < 1)).sum())
-        within = (
-            span(group.ratio.min(), group.ratio.max()) if len(group) > 1 else span(group.low.min(), group.high.max())
-        )
-        spread = (
-            f"{within} over {plural(len(group), 'pair')} of cells" if len(group) > 1 else f"{within}, one pair of cells"
-        )
+        kinds = {"more": clear & (group.ratio > 1), "fewer": clear & (group.ratio < 1), "undecided": ~clear}
+        told = listing(f"{n:,} {kind}" for kind, marks in kinds.items() if (n := int(marks.sum())))
+        if len(group) > 1:
+            within = span(group.ratio.min(), group.ratio.max())
+            told = f"{within} over {plural(len(group), 'pair')} of cells, {told}"
+        else:
+            within = span(group.low.min(), group.high.max())
+            told = f"{within}, one pair of cells"
         records = tuple(group.record.dropna()) + tuple(group.record_reference.dropna())
         used = cells[cells.record.isin(records)]
+        text = f"On {names.get(device, device)}, {AXES[axis]} {value} gives {times(middle)} the tokens per second of "
+        text += f"{AXES[axis]} {reference}, all else equal ({told})."
         yield Claim(
-            topic="grid", key=times(middle), within=within, verdict="", records=records, subjects=subjects(used, "cell"),
-            text=f"On {names.get(device, device)}, {AXES[axis]} {value} gives {times(middle)} ({spread}) the tokens per second "
-            f"of {AXES[axis]} {reference}, all else equal: clearly more in {gains}, clearly fewer in {losses}.",
-            numbers={"ratio": middle, "pairs": len(group), "gains": gains, "losses": losses},
+            topic="grid", text=text, key=times(middle), within=within, records=records, subjects=subjects(used, "cell"),
+            numbers={"ratio": middle, "pairs": len(group)},
         )  # fmt: skip
 
 
 def _prediction(cost_model: dict, names: dict[str, str]) -> Iterable[Claim]:
-    for device, model in cost_model.items():
-        error = model.get("leave_one_out_mean_abs_error")
-        if error is not None:
+    """How far the cost model is off where it had not been fitted."""
+    for device, groups in cost_model.get("devices", {}).items():
+        for group, model in groups.items():
+            error, n_fitted = model["leave_one_out_error"], model["n_fitted"]
+            text = (
+                f"On {names.get(device, device)}, the step time of a cell in `{group}` is predicted with a mean absolute error "
+                f"of {percent(error)} by a cost model fitted on the {n_fitted - 1:,} others."
+            )
             yield Claim(
-                topic="prediction", key=percent(error), within="mean absolute error", numbers={"error": error},
-                text=f"On {names.get(device, device)}, the cost model fitted on {plural(model['n_fitted'], 'cell')} misses the "
-                f"step time of a cell left out by {percent(error)} on average.", subjects=frozenset({device}),
+                topic="prediction", key=percent(error), within="mean absolute error", text=text,
+                numbers={"error": error, "n_fitted": n_fitted}, subjects=frozenset({device}),
             )  # fmt: skip
 
 

@@ -23,6 +23,7 @@ AXES = {
     "precision": "precision",
     "execution": "execution",
 }
+INTENDED = ("n_layer", "n_embd")  # in these a wide and a deep model are meant to differ
 _REFERENCE = {"precision": ("fp32", "tf32", "bf16", "fp16"), "execution": ("eager", "compiled", "graphed")}
 
 Verdict = Literal["faster", "slower", "same", "undecided"]
@@ -74,17 +75,6 @@ def pool(rows: pd.DataFrame, column: str) -> Estimate | None:
     )
 
 
-def with_throughput_interval(runs: pd.DataFrame) -> pd.DataFrame:
-    """Adds the interval of each run's throughput, which its step time and that one's interval fix."""
-    if runs.empty:
-        return runs
-    scale = runs.throughput_tokens_per_s * runs.step_time_s
-    return runs.assign(
-        throughput_low_tokens_per_s=scale / runs.step_time_high_s,
-        throughput_high_tokens_per_s=scale / runs.step_time_low_s,
-    )
-
-
 def ratio(a: Estimate, b: Estimate) -> Ratio:
     """Divides one estimate by another."""
     known = None not in (a.low, a.high, b.low, b.high) and min(a.low, b.low) > 0
@@ -127,7 +117,7 @@ def effects(cells: pd.DataFrame) -> pd.DataFrame:
         record. The reference is fp32, eager, or the smallest value of that model on that device.
     """
     rows = []
-    keys = ["device", "model", *AXES]
+    keys = ["device", "model", "attention", *AXES]
     cells = cells.sort_values([*keys, "process"], kind="stable")
     for axis in AXES:
         others = [key for key in keys if key != axis]

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 
 MISSING = "not measured"
-THIN = "\N{NARROW NO-BREAK SPACE}"
+SPACE = "\N{NO-BREAK SPACE}"
 _SECONDS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
 _LARGE = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -38,7 +38,9 @@ def unit_for(values: Iterable[float | None], unit: str) -> tuple[float, str]:
         # Minutes and up only once there are two of them, so that 90 s stays 90 s.
         if middle >= scale * (2 if unit == "s" and scale >= 60 else 0.9995):
             break
-    return scale, name + unit if scales is _LARGE else name
+    if scales is _LARGE:
+        name = f"{name} {unit}".strip() if unit.startswith("tokens") else name + unit
+    return scale, name
 
 
 def quantity(value: float | None, unit: str, significant: int = 3) -> str:
@@ -46,10 +48,8 @@ def quantity(value: float | None, unit: str, significant: int = 3) -> str:
     if is_missing(value):
         return MISSING
     scale, name = unit_for([float(value)], unit)
-    if unit in ("tokens/s", "tokens"):
-        prefix = name.removesuffix(unit)
-        return f"{digits(value / scale, significant)}{prefix}{THIN}{unit}"
-    return f"{digits(value / scale, significant)}{THIN}{name}".rstrip(THIN)
+    text = digits(value / scale, significant)
+    return f"{text}{name.replace(' ', SPACE)}" if " tokens" in name else f"{text}{SPACE}{name}"
 
 
 def count(value: float | None) -> str:
@@ -64,7 +64,7 @@ def times(value: float | None) -> str:
 
 def percent(fraction: float | None, significant: int = 2) -> str:
     """Prints a fraction as per cent: 0.0081 is 0.81 %."""
-    return MISSING if is_missing(fraction) else f"{digits(fraction * 100, significant)}{THIN}%"
+    return MISSING if is_missing(fraction) else f"{digits(fraction * 100, significant)}{SPACE}%"
 
 
 def span(low: float | None, high: float | None, scale: float = 1.0) -> str:
@@ -79,7 +79,7 @@ def span(low: float | None, high: float | None, scale: float = 1.0) -> str:
 
 def plural(n: int, noun: str, many: str | None = None) -> str:
     """Prints a count with its noun: 1 cell, 3 cells."""
-    return f"{n:,}{THIN}{noun if n == 1 else many or noun + 's'}"
+    return f"{n:,}{SPACE}{noun if n == 1 else many or noun + 's'}"
 
 
 def listing(items: Iterable[str]) -> str:

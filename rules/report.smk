@@ -1,0 +1,35 @@
+"""The report: one HTML file with everything that a person wants to know, and links to the rest.
+
+Input: tables, selection, cost model, corpus, findings, samples, figures; templates and style sheet.
+Output: results/{study}/report.html.
+Steps: render_report.
+"""
+
+REPORT = f"results/{STUDY.name}/report.html"
+
+
+rule render_report:
+    """Renders the report."""
+    input:
+        cells="results/{study}/tables/cells.csv",
+        runs="results/{study}/tables/runs.csv",
+        devices="results/{study}/tables/devices.csv",
+        operators="results/{study}/tables/operators.csv",
+        processes="results/{study}/tables/processes.csv",
+        selection=SELECTION,
+        cost_model="results/{study}/cost_model.json",
+        corpus="results/{study}/corpus/corpus.json",
+        findings="results/{study}/findings.json",
+        study="results/{study}/study.yaml",
+        samples=run_files("samples.txt"),
+        figures=expand("results/{{study}}/figures/{figure}.svg", figure=FIGURE_NAMES),
+        templates=["report/report.html.j2", "report/parts.html.j2"],
+        style="report/style.css",
+    output:
+        report="results/{study}/report.html",
+    log:
+        "logs/{study}/report.log",
+    params:
+        spec=spec("render_report", study=STUDY.name),
+    script:
+        "../workflow_scripts/render_report.py"

@@ -1,0 +1,222 @@
+"""The content of the report, section by section, as plain values for its templates."""
+
+import dataclasses
+import datetime
+import re
+from collections.abc import Iterable
+from html import unescape
+from pathlib import Path
+
+import pandas as pd
+from markupsafe import Markup
+
+from workflow_scripts.lib import claims as claim_texts
+from workflow_scripts.lib import report_tables
+from workflow_scripts.lib.claims import QUANTITY_WORDS, Claim
+from workflow_scripts.lib.comparisons import THRESHOLDS
+from workflow_scripts.lib.page import Table, plain, record_link, table
+from workflow_scripts.lib.quantities import count, listing, percent, plural, quantity, times
+
+SHOWN_RECORDS = 6
+SHOWN_OPERATORS = 12
+SHOWN_FINDINGS = 60
+SHOWN_SAMPLE = 700  # characters of a sample that stand open on the page
+ANSWER = ("training", "devices", "loss")  # topics that answer the first question; the others are the grid's
+SEVERITIES = ("error", "warning", "note")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure for the page: the SVG, the sentence that says what it shows, its numbers; or why there is nothing."""
+
+    name: str
+    svg: Markup
+    caption: str
+    data: str
+    nothing: str
+
+
+def figure(path: Path) -> Figure:
+    """Takes a figure that `plotting.save` wrote, whose root element carries its sentence."""
+    svg = path.read_text(encoding="utf-8")
+    root = svg[: svg.index(">")]
+    said = {name: unescape(text) for name, text in re.findall(r'data-(caption|nothing)="([^"]*)"', root)}
+    return Figure(
+        name=path.stem, svg=Markup(svg), caption=said.get("caption", ""), nothing=said.get("nothing", ""),
+        data=f"{path.parent.name}/{path.stem}.csv",
+    )  # fmt: skip
+
+
+def answer(claims: Iterable[Claim], study: str) -> list[dict]:
+    """The claims as the page prints them, each with links to the first of its records."""
+    printed = []
+    for claim in claims:
+        links = [link for record in claim.records if (link := record_link(record, study))]
+        links = list(dict.fromkeys(links))
+        shown = [{"href": link, "text": _record_name(link)} for link in links[:SHOWN_RECORDS]]
+        more = len(links) - len(shown)
+        source = "runs" if claim.topic in ("training", "devices", "loss") else "cells"
+        printed.append(
+            {
+                "claim": claim,
+                "links": shown,
+                "more": f"{more:,} more" if more > 0 else "",
+                "table": f"tables/{source}.csv",
+            }
+        )
+    return printed
+
+
+def _record_name(link: str) -> str:
+    parts = link.split("/")
+    name = parts[-2] if parts[-1] == "run.json" else parts[-1].removesuffix(".json")
+    return f"{parts[1]}/{name}" if parts[0] == "devices" and len(parts) > 2 else name
+
+
+def by_device(rows: pd.DataFrame, columns: list, devices: dict[str, str], study: str) -> list[tuple[str, str, Table]]:
+    """One table a device: (device, its hardware's name, table)."""
+    if rows.empty:
+        return []
+    return [
+        (str(device), devices.get(device, ""), table(group, columns, study))
+        for device, group in rows.groupby("device", sort=False)
+    ]
+
+
+def profile(operators: pd.DataFrame, study: str) -> list[tuple[str, Table, int]]:
+    """The largest operators of each profile: (title, table, how many more the CSV has)."""
+    if operators.empty:
+        return []
+    printed = []
+    for (device, name), group in operators.groupby(["device", "name"], sort=False):
+        group = group.sort_values("share", ascending=False, kind="stable")
+        shown = table(group.head(SHOWN_OPERATORS), report_tables.OPERATORS, study)
+        printed.append((f"{name} on {device}", shown, max(0, len(group) - SHOWN_OPERATORS)))
+    return printed
+
+
+def selection(chosen: dict, study: str) -> dict | None:
+    """The choice of the two models: shapes, predicted costs, ratios, reasons, runners-up; None if there was none."""
+    if not chosen:
+        return None
+    roles = [
+        {"role": role, **values["shape"], **values["params"], "flops_per_token": values["flops_per_token"]}
+        for role, values in chosen["roles"].items()
+    ]
+    predicted = [
+        {"role": role, "device": device, **cost}
+        for role, values in chosen["roles"].items()
+        for device, cost in values.get("predicted", {}).items()
+    ]
+    runners_up = pd.DataFrame(chosen.get("runners_up", []))
+    budgets = chosen.get("budgets", {})
+    return {
+        "quantity": QUANTITY_WORDS.get(chosen["quantity"], chosen["quantity"]),
+        "tolerance": percent(chosen["tolerance"]),
+        "candidates": count(chosen.get("n_candidates")),
+        "within": count(chosen.get("n_within_budgets")),
+        "budgets": [f"{value:g} {name.split('_', 1)[1].replace('gib', 'GiB')} of {WORK.get(name, name)}"
+                    for name, value in budgets.items() if isinstance(value, int | float)],
+        "roles": table(pd.DataFrame(roles), report_tables.ROLES, study),
+        "predicted": table(pd.DataFrame(predicted), report_tables.PREDICTED, study) if predicted else None,
+        "ratios": [(QUANTITY_WORDS.get(name, name), times(value)) for name, value in chosen["ratios"].items()],
+        "reasons": [plain(reason) for reason in chosen.get("reasons", [])],
+        "runners_up": table(runners_up, report_tables.RUNNERS_UP, study) if len(runners_up) else None,
+    }  # fmt: skip
+
+
+WORK = {
+    "memory_gib": "peak allocated memory",
+    "train_minutes": "training time",
+    "memory_bytes": "memory",
+    "train_s": "time",
+}
+
+
+def samples(paths: Iterable[Path], runs: pd.DataFrame) -> list[dict]:
+    """The text that each run's model wrote, with the loss that it had reached."""
+    losses = {(row["device"], row["run"]): row.get("final_val_loss") for row in runs.to_dict("records")}
+    written = []
+    for path in paths:
+        run, device = path.parent.name, path.parents[2].name
+        text = plain(path.read_text(encoding="utf-8", errors="replace")).strip()
+        if text:
+            loss = quantity(losses.get((device, run)), "nats per token", 4)
+            rest = text[SHOWN_SAMPLE:]
+            link = f"devices/{device}/runs/{run}/{path.name}"
+            written.append(
+                {"run": run, "device": device, "text": text[:SHOWN_SAMPLE], "rest": rest, "loss": loss, "link": link}
+            )
+    return written
+
+
+def findings(found: list[dict]) -> dict:
+    """The audit's findings, gravest first, and their counts; the page shows so many, and the JSON has them all."""
+    ordered = sorted(found, key=lambda finding: (SEVERITIES.index(finding["severity"]), finding["rule"]))
+    rows = [{**each, **{key: plain(each[key]) for key in ("subject", "message", "advice")}} for each in ordered]
+    by_severity = [sum(each["severity"] == severity for each in found) for severity in SEVERITIES]
+    counted = [plural(n, severity) for n, severity in zip(by_severity, SEVERITIES, strict=True) if n]
+    return {"rows": rows[:SHOWN_FINDINGS], "summary": listing(counted), "more": max(0, len(rows) - SHOWN_FINDINGS)}
+
+
+def measured_on(*tables: pd.DataFrame) -> str:
+    """The days on which the records were made: "4 March 2025", or the first and the last."""
+    stamps = pd.concat([t["started_at"].dropna() for t in tables if "started_at" in t] or [pd.Series(dtype=object)])
+    days = sorted({datetime.datetime.fromisoformat(str(stamp)).date() for stamp in stamps})
+    if not days:
+        return "dates not recorded"
+    first, last = (f"{day.day}\u00a0{day:%B\u00a0%Y}" for day in (days[0], days[-1]))
+    if first == last:
+        return first
+    same_month = (days[0].year, days[0].month) == (days[-1].year, days[-1].month)
+    return f"{days[0].day}–{last}" if same_month else f"{first} to {last}"
+
+
+def corpus(facts: dict) -> list[tuple[str, str]]:
+    """What the text is that was trained on."""
+    splits = {name: split["stop"] - split["start"] for name, split in facts["splits"].items()}
+    return [
+        ("text", plain(facts["source"])),
+        ("characters", count(facts["n_characters"])),
+        ("tokenizer", f"{facts['tokenizer']['kind']}, {count(facts['vocab_size'])} entries"),
+        ("tokens", ", ".join(f"{count(n)} {name}" for name, n in splits.items())),
+        ("SHA-256 of the text", facts["source_sha256"]),
+        ("SHA-256 of the tokens", facts["tokens_sha256"]),
+    ]
+
+
+def provenance(*tables: pd.DataFrame) -> list[tuple[str, str]]:
+    """Code and commit that measured, as far as the tables tell."""
+    told = []
+    for column, title in (("code", "digest of the measuring code"), ("commit", "commit")):
+        values = {str(v) for t in tables if column in t for v in t[column].dropna()}
+        if values:
+            told.append((title, ", ".join(sorted(values))))
+    return told
+
+
+def method() -> dict[str, str]:
+    """The numbers that the description of the method names."""
+    return {
+        "interval": percent(THRESHOLDS["interval"]),
+        "same": percent(THRESHOLDS["same"]),
+        "floor": percent(THRESHOLDS["noise_floor"]),
+        "seeds": count(THRESHOLDS["seeds"]),
+        "gib": f"GiB is {2**30:,} bytes",
+    }
+
+
+def counts(cells: pd.DataFrame, runs: pd.DataFrame) -> str:
+    """How much was measured, in a few words."""
+    told = [
+        plural(int((rows.status == "ok").sum()), noun)
+        for rows, noun in ((cells, "cell"), (runs, "training run"))
+        if len(rows)
+    ]
+    return listing(told) or "nothing"
+
+
+def failures(cells: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
+    """One sentence each for cells and runs that have no measurement."""
+    sentences = ((claim_texts.failures(rows), what) for rows, what in ((cells, "cells"), (runs, "runs")))
+    return [f"Of the {what}, {sentence}" for sentence, what in sentences if sentence]

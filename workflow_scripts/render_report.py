@@ -1,0 +1,65 @@
+"""Renders the report: one HTML file that needs no network and no script.
+
+Inputs: the study's tables (CSV), selection.json (or none), cost_model.json, corpus.json, findings.json, study.yaml, the
+samples of text, the figures (SVG, set into the page), the templates and the style sheet.
+Output: report.html, whose links to records, tables and data of figures are relative to it.
+"""
+
+import json
+from pathlib import Path
+
+from workflow_scripts.lib import claims, csv_tables, page, report_tables, sections
+
+
+def main(
+    *, cells: Path, runs: Path, devices: Path, operators: Path, processes: Path, cost_model: Path, corpus: Path,
+    findings: Path, study: Path, selection: list[Path], samples: list[Path], figures: list[Path], templates: list[Path],
+    style: Path, report: Path, spec: dict,
+) -> None:  # fmt: skip
+    """Renders `report`; `templates` names the page first, then its parts; `spec["study"]` is the study's name."""
+    name = spec["study"]
+    tables = {
+        title: csv_tables.read(path)
+        for title, path in {
+            "cells": cells, "runs": runs, "devices": devices, "operators": operators, "processes": processes,
+        }.items()
+    }  # fmt: skip
+    chosen = json.loads(selection[0].read_text(encoding="utf-8")) if selection else {}
+    found = json.loads(findings.read_text(encoding="utf-8"))
+    hardware = dict(zip(tables["devices"].device, tables["devices"].name, strict=True))
+    said = claims.write_claims(
+        cells=tables["cells"], runs=tables["runs"], devices=tables["devices"], processes=tables["processes"],
+        selection=chosen, cost_model=json.loads(cost_model.read_text(encoding="utf-8")), findings=found,
+    )  # fmt: skip
+    free = [claim for claim in said if claim.withheld is None]
+    html = page.environment(templates[0].parent).get_template(templates[0].name).render(
+        study=name,
+        style=page.Markup(style.read_text(encoding="utf-8")),
+        hardware=hardware,
+        measured_on=sections.measured_on(tables["cells"], tables["runs"]),
+        counts=sections.counts(tables["cells"], tables["runs"]),
+        failures=sections.failures(tables["cells"], tables["runs"]),
+        answer=sections.answer([claim for claim in free if claim.topic in sections.ANSWER], name),
+        effects=sections.answer([claim for claim in free if claim.topic not in sections.ANSWER], name),
+        withheld=[claim for claim in said if claim.withheld is not None],
+        figures={path.stem: sections.figure(path) for path in figures},
+        findings=sections.findings(found),
+        cells=sections.by_device(tables["cells"], report_tables.CELLS, hardware, name),
+        processes=page.table(tables["processes"], report_tables.PROCESSES, name),
+        selection=sections.selection(chosen, name),
+        runs=sections.by_device(tables["runs"], report_tables.RUNS, hardware, name),
+        samples=sections.samples(samples, tables["runs"]),
+        profile=sections.profile(tables["operators"], name),
+        devices=page.table(tables["devices"], report_tables.DEVICES, name),
+        corpus=sections.corpus(json.loads(corpus.read_text(encoding="utf-8"))),
+        provenance=sections.provenance(tables["cells"], tables["runs"]),
+        config=page.plain(study.read_text(encoding="utf-8")),
+        method=sections.method(),
+    )  # fmt: skip
+    report.write_text(html, encoding="utf-8")
+
+
+if "snakemake" in globals():
+    from workflow_scripts.lib.job import run_job
+
+    run_job(main, snakemake)  # noqa: F821
