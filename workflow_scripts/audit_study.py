@@ -1,0 +1,56 @@
+"""Audits the tables of a study: every rule on each of them.
+
+Inputs:
+    cells, runs, processes, operators, devices: the study's tables; any may have no rows.
+    selection: selection.json, or nothing where the study names its models. The records that the tables name are read
+        for raw samples and for what was observed; those that lie elsewhere are passed over.
+Output:
+    findings: findings.json, a list of rule, severity (error, warning, note), subject (`device/cell` or `device/run`,
+        `all rows`, or a comparison), message, advice, numbers (s, bytes, ratios); gravest first.
+"""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts.lib import csv_tables
+from workflow_scripts.lib.audit.apply import audit_table, by_severity
+from workflow_scripts.lib.audit.own import material
+from workflow_scripts.lib.audit.sheet import plain
+from workflow_scripts.lib.records import write_json
+
+
+def main(
+    *,
+    cells: Path,
+    runs: Path,
+    processes: Path,
+    operators: Path,
+    devices: Path,
+    selection: list[Path],
+    findings: Path,
+    spec: dict[str, Any],
+) -> None:
+    """Writes what the audit has to say of the tables; paths of records are relative to the working directory."""
+    tables = material(
+        cells=csv_tables.read(cells),
+        runs=csv_tables.read(runs),
+        processes=csv_tables.read(processes),
+        operators=csv_tables.read(operators),
+        devices=csv_tables.read(devices),
+        selection=json.loads(selection[0].read_text(encoding="utf-8")) if selection else {},
+        folder=Path(),
+    )
+    found = [
+        dataclasses.replace(finding, subject=f"{name}: all rows") if finding.subject == "all rows" else finding
+        for name, table in tables.items()
+        for finding in audit_table(table)
+    ]
+    write_json(findings, [plain(dataclasses.asdict(finding)) for finding in by_severity(found)])
+
+
+if "snakemake" in globals():
+    from workflow_scripts.lib.job import run_job
+
+    run_job(main, snakemake)  # noqa: F821

@@ -1,0 +1,161 @@
+"""Brings the tables of a study into the form that rules read, with what records say of what really ran.
+
+A row's label is `device/cell` or `device/run`, by which the report finds the rows that a finding concerns.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+# Parts of a run's spec that leave every product and sum as it was, so that an equal loss is right.
+SAME_ARITHMETIC = ("id", "treatment", "checkpointing", "execution", "attention")
+QUANTITIES = {"non_embedding": "n_params_non_embedding", "total": "n_params", "flops_per_token": "flops_per_token"}
+OPTIMIZER_CLASSES = {"muonwithadamw": "muon"}
+
+
+def material(
+    *,
+    cells: pd.DataFrame,
+    runs: pd.DataFrame,
+    processes: pd.DataFrame,
+    operators: pd.DataFrame,
+    devices: pd.DataFrame,
+    selection: dict[str, Any],
+    folder: Path,
+) -> dict[str, pd.DataFrame]:
+    """Gives the tables to audit, by name; any of them may have no rows.
+
+    Args:
+        cells: and the other tables, as in results/{study}/tables.
+        selection: selection.json, or {} where the study names its models.
+        folder: what the paths in the column `record` are relative to.
+    """
+    records = {path: _record(folder / path) for path in [*_column(cells, "record"), *_column(runs, "record")]}
+    return {
+        "cells": _measured(cells, devices, records, "cell"),
+        "samples": _samples(cells, records),
+        "runs": _measured(runs, devices, records, "run"),
+        "processes": _labelled(processes, "cell"),
+        "operators": operators,
+        "selection": _roles(selection, cells),
+    }
+
+
+def _column(table: pd.DataFrame, name: str) -> list[str]:
+    return [str(found) for found in table[name].dropna()] if name in table.columns else []
+
+
+def _record(path: Path) -> dict[str, Any]:
+    """A record, or {} where it lies elsewhere, as those of recorded devices do."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+
+
+def _labelled(table: pd.DataFrame, key: str) -> pd.DataFrame:
+    if table.empty:
+        return table
+    return table.assign(label=[f"{device}/{name}" for device, name in zip(table["device"], table[key], strict=True)])
+
+
+def _measured(table: pd.DataFrame, devices: pd.DataFrame, records: dict[str, dict[str, Any]], key: str) -> pd.DataFrame:
+    """Adds device limits, what was observed, and what Assay guarantees of every job."""
+    if table.empty:
+        return table
+    table = _labelled(table, key)
+    if not devices.empty:
+        limits = devices.set_index("device")
+        for column, name in (("threads", "threads"), ("memory_bytes", "device_memory_bytes")):
+            on_device = limits[column].where(limits["type"].eq("cpu") == (column == "threads"))
+            table[name] = table["device"].map(on_device)
+    if "n_cold" in table.columns:
+        table["warmup_steps"] = table["n_cold"]
+    observed = [_observed(records.get(str(path), {}), row) for path, (_, row) in
+                zip(table.get("record", pd.Series("", index=table.index)), table.iterrows(), strict=True)]  # fmt: skip
+    seen = pd.DataFrame(observed, index=table.index)
+    table = pd.concat([table.drop(columns=table.columns.intersection(seen.columns)), seen], axis=1)
+    table["memory_quantity"] = "allocated"
+    return table.assign(isolation="one process a cell")
+
+
+def _observed(record: dict[str, Any], row: pd.Series) -> dict[str, Any]:
+    """What was asked for and what the record read back, in the words of the table."""
+    if not record:
+        return {}
+    spec, seen = record["spec"], (record.get("result") or {}).get("observed") or {}
+    found: dict[str, Any] = {"optimizer": spec["optimizer"]["name"], "accumulation": spec["step"]["accumulation"]}
+    found |= {"momentum": spec["optimizer"].get("momentum"), "schedule": spec["optimizer"].get("schedule")}
+    found |= {"checkpointing": spec["step"].get("checkpointing"), "attention": spec["step"].get("attention")}
+    if row.get("treatment", "baseline") != "baseline":
+        found["changes_arithmetic"] = _changes_arithmetic(record)
+    if not seen:
+        return found
+    optimizer = str(seen.get("optimizer_class", "")).lower()
+    tokens = spec["step"]["batch_size"]
+    return found | {
+        "observed_precision": _precision(seen),
+        "matmul_precision": seen.get("product_precision"),
+        "observed_optimizer": OPTIMIZER_CLASSES.get(optimizer, optimizer) or None,
+        "observed_accumulation": seen.get("accumulation"),
+        "observed_threads": seen.get("threads") if spec["device"]["type"] == "cpu" else None,
+        "observed_device": row["device"]
+        if str(seen.get("device", "")).startswith(spec["device"]["type"])
+        else seen.get("device"),
+        "observed_attention": seen.get("attention_backend"),
+        "micro_batch_size": tokens / spec["step"]["accumulation"],
+    }
+
+
+def _precision(seen: dict[str, Any]) -> str | None:
+    """The precision that the dtype of a linear output and the setting of products amount to."""
+    dtype = str(seen.get("linear_output_dtype", "")).removeprefix("torch.")
+    if dtype == "float32":
+        return "tf32" if seen.get("product_precision") == "tf32" else "fp32"
+    return {"float16": "fp16", "bfloat16": "bf16"}.get(dtype)
+
+
+def _changes_arithmetic(record: dict[str, Any]) -> bool:
+    """Whether the run's treatment names anything beyond what leaves arithmetic as it was."""
+    spec = record["spec"]
+    step = spec["step"]
+    special = step.get("checkpointing") or step.get("execution") != "eager" or step.get("attention", "auto") != "auto"
+    plain = step["precision"] == "fp32" and step["accumulation"] == 1
+    return not (special and plain)
+
+
+def _samples(cells: pd.DataFrame, records: dict[str, dict[str, Any]]) -> pd.DataFrame:
+    """One row a warm sample, in order; and one row a cell with its anchor."""
+    rows: list[dict[str, Any]] = []
+    for _, cell in cells.iterrows() if "record" in cells.columns else ():
+        label = f"{cell['device']}/{cell['cell']}"
+        result = (records.get(str(cell["record"])) or {}).get("result") or {}
+        rows += [
+            {"label": label, "device": cell["device"], "sample_s": found} for found in result.get("samples_s") or ()
+        ]
+        rows.append({"label": label, "device": cell["device"], "anchor_s": cell.get("anchor_s")})
+    return pd.DataFrame(rows, columns=["label", "device", "sample_s", "anchor_s"])
+
+
+def _roles(selection: dict[str, Any], cells: pd.DataFrame) -> pd.DataFrame:
+    """One row a role, with the quantity that the models are matched on and whether the grid reaches them."""
+    rows = []
+    for role, chosen in (selection.get("roles") or {}).items():
+        shape, counts = chosen["shape"], chosen["params"]
+        inside = all(
+            cells[column].min() <= shape[column] <= cells[column].max()
+            for column in ("n_layer", "n_embd")
+            if len(cells)
+        )
+        rows.append(
+            {
+                "role": role,
+                "label": role,
+                "matched_on": QUANTITIES.get(selection.get("quantity", ""), selection.get("quantity")),
+                "in_grid": "yes" if inside and len(cells) else "no",
+                "n_params": counts["total"],
+                "n_params_non_embedding": counts["non_embedding"],
+                "flops_per_token": chosen["flops_per_token"],
+                **{column: shape[column] for column in ("n_layer", "n_head", "n_embd")},
+            }
+        )
+    return pd.DataFrame(rows)

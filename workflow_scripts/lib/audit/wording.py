@@ -1,0 +1,55 @@
+"""Numbers as the audit prints them: few digits, a unit, a real minus sign."""
+
+import math
+
+
+def percent(ratio: float) -> str:
+    """A ratio as a signed change: 2.207 -> `+120.7 %`."""
+    return signed(100 * (ratio - 1)) + " %"
+
+
+def signed(value: float) -> str:
+    """A value with its sign and at most four digits: -0.012 -> `−0.012`."""
+    text = f"{abs(value):.1f}" if abs(value) >= 1 or value == 0 else f"{abs(value):.2g}"
+    return ("−" if value < 0 else "+") + text
+
+
+def times(ratio: float) -> str:
+    """A ratio as a factor: 8.37 -> `8.4×`."""
+    return f"{ratio:.2f}×" if ratio < 3 else f"{ratio:.1f}×" if ratio < 100 else f"{ratio:,.0f}×"
+
+
+def scaled(value: float, unit: str) -> str:
+    """A value with a decimal prefix: (0.69e12, 'FLOP/s') -> `0.69 TFLOP/s`, with three significant digits."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g} {unit}"
+    for factor, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor * (0.5 if factor == 1e12 else 1):
+            return f"{value / factor:.3g} {prefix}{unit}"
+    return f"{value:.3g} {unit}"
+
+
+def seconds(value: float) -> str:
+    """A duration: `0.408 s`, `31.5 ms`, `22.8 µs`."""
+    for factor, unit in ((1, "s"), (1e-3, "ms")):
+        if abs(value) >= factor / 10:
+            return f"{value / factor:.4g} {unit}"
+    return f"{value * 1e6:.4g} µs"
+
+
+def count(value: float) -> str:
+    """A count: `3,406.8M` above a million, else with thousands marked."""
+    return f"{value / 1e6:,.1f}M" if abs(value) >= 1e6 else f"{value:,.0f}"
+
+
+def quantity(value: float, column: str) -> str:
+    """A value of `column` in the unit that the column's name ends with."""
+    if column.endswith("_bytes"):
+        return scaled(value, "B")
+    if column.endswith("_s") and not column.endswith("_per_s"):
+        return seconds(value)
+    if column.endswith("_tokens_per_s"):
+        return scaled(value, "tokens/s")
+    if column.startswith("n_"):
+        return count(value)
+    return f"{value:.4g}"
