@@ -235,7 +235,7 @@ def started_pids(path: Path) -> list[int]:
 
 
 def test_nothing_survives_a_killed_job(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     job = subprocess.Popen([sys.executable, "-c", HANG, str(tmp_path / "pids")], env=environment)
     pids = started_pids(tmp_path / "pids")
     job.kill()
@@ -248,7 +248,7 @@ def test_nothing_survives_a_killed_job(tmp_path):
 def test_nothing_survives_a_killed_job_or_workflow_with_a_fork_server(tmp_path):
     (tmp_path / "job.py").write_text(HANG)
     (tmp_path / "snakemake").write_text(SNAKEMAKE)
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     snakemake = subprocess.Popen([sys.executable, str(tmp_path / "snakemake")], env=environment, cwd=tmp_path)
 
     pids = started_pids(tmp_path / "first")

@@ -44,7 +44,7 @@ run_job(main, SimpleNamespace(
 
 
 def run(tmp_path, **given):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"}
     command = [sys.executable, "-c", SCRIPT, json.dumps(given)]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
     log = tmp_path / "logs" / "deep" / "a.log"
