@@ -6,8 +6,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from tests.tiny_run import ADAMW, SHAPE
 
+from tests.tiny_run import ADAMW, SHAPE
 from workflow_scripts.lib.model import build_decoder
 from workflow_scripts.lib.optimizers import ScheduledOptimizer, fused_works, learning_rates
 

@@ -6,8 +6,8 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from tests.tiny_run import ADAMW, CPU, SHAPE, STEP
 
+from tests.tiny_run import ADAMW, CPU, SHAPE, STEP
 from workflow_scripts.lib.outcome import Unavailable
 from workflow_scripts.lib.step import TrainStep
 

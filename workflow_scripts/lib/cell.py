@@ -66,12 +66,12 @@ def measure_cell(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
         result.update(dataclasses.asdict(samples))
         loss = float(step.loss)  # synchronises, between samples
         if not math.isfinite(loss):
-            send({"partial": result})
+            send({"partial": dict(result)})
             done = f"{len(samples.cold_s)} cold and {len(samples.samples_s)} warm samples"
             raise Diverged(f"the loss is {loss} after {done}; last finite loss {result['loss_last']}")
         result["loss_first"] = loss if result["loss_first"] is None else result["loss_first"]
         result["loss_last"] = loss
-        send({"partial": result})
+        send({"partial": dict(result)})
 
     if cell.mode == "optimizer":
         step.forward_backward()
