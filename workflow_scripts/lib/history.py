@@ -1,0 +1,28 @@
+"""The history of a training: one row a step, as it stands in `metrics.csv` and in checkpoints. Needs no torch."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+
+class StepRow(NamedTuple):
+    """One step; its fields are the columns of `metrics.csv`. None is an empty field."""
+
+    step: int  # counts from 1
+    tokens: int  # seen so far, this step's included
+    elapsed_s: float  # sum of the step times so far: training alone, without evaluation, checkpoints, interruptions
+    loss: float  # of this step's batch, before its update, in nats per token
+    learning_rate: float  # of this step's update
+    grad_norm: float | None  # global norm before clipping; infinite where fp16 skipped the update
+    step_time_s: float  # of this step alone
+    val_loss: float | None = None  # after this step's update, in nats per token; None where not evaluated
+
+    def numbers(self) -> list[float]:
+        """The row as floats alone, NaN for what is missing."""
+        return [math.nan if value is None else float(value) for value in self]
+
+    @classmethod
+    def of_numbers(cls, numbers: Sequence[float]) -> "StepRow":
+        """The row that `numbers` gave."""
+        step, tokens, *others = numbers
+        return cls(int(step), int(tokens), *(None if math.isnan(value) else value for value in others))
