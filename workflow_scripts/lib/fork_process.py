@@ -167,6 +167,9 @@ def main() -> None:
         finally:
             server.end()
             path.unlink(missing_ok=True)
+            log = path.with_suffix(".log")
+            if log.is_file() and log.stat().st_size == 0:
+                log.unlink()
 
 
 if __name__ == "__main__":
