@@ -94,11 +94,11 @@ def check_order(claim: Claim, tables: Tables) -> Verdict:
     right, wrong, gaps, time_gaps = [], [], [], []
     for column in claim["columns"]:
         rows = measured(table.rows, column)
-        for name, low, high in pairs(rows, claim["lower"], claim["higher"], claim.get("each", [])):
+        for _, low, high in pairs(rows, claim["lower"], claim["higher"], claim.get("each", [])):
             gaps.append(100 * (high[column] / low[column] - 1))
             time_gaps += [gaps[-1]] if column == "train_s" else []
             told = f"{low.label} {quantity(low[column], column)}, {high.label} {quantity(high[column], column)}"
-            (right if low[column] < high[column] else wrong).append(f"{name}: {told}" if claim.get("each") else told)
+            (right if low[column] < high[column] else wrong).append(told)
     if not right and not wrong:
         missing = lacking(table.rows, claim["columns"])
         return Verdict("cannot be said", missing or "the table lacks the rows")

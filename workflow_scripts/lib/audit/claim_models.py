@@ -7,6 +7,7 @@ import pandas as pd
 
 from workflow_scripts.lib.audit.arithmetic import evaluate, parse
 from workflow_scripts.lib.audit.claims import Claim, Tables, Verdict, kind, lacking, pick, stated_interval
+from workflow_scripts.lib.audit.findings import words
 from workflow_scripts.lib.audit.frames import measured, value
 from workflow_scripts.lib.audit.matching import INTERACTION, MATCH_HIGH, MATCH_LOW, RATIO_COLUMNS, interactions
 from workflow_scripts.lib.audit.wording import percent, scaled
@@ -172,7 +173,7 @@ def check_rank(claim: Claim, tables: Tables) -> Verdict:
     equal = ((weights - 1 / len(columns)).abs() <= WEIGHT_TOLERANCE).all()
     text = (
         "effective weights "
-        + ", ".join(f"{column} {100 * weight:.0f} %" for column, weight in weights.items())
+        + ", ".join(f"{words(column)} {100 * weight:.0f} %" for column, weight in weights.items())
         + f"; scores {scores.min():.3f} to {scores.max():.3f} {'give' if reproduced else 'miss'} the printed order; "
         + "with equal ranges "
         + ", ".join(f"{label} {a} → {b}" for label, (a, b) in flips.items())

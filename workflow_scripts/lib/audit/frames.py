@@ -61,6 +61,11 @@ def value(row: pd.Series, column: str) -> object | None:
     return None if found is None or pd.isna(found) else found
 
 
+def working(table: pd.DataFrame) -> pd.DataFrame:
+    """The rows whose time depends on batch and context: all but those of the optimizer alone."""
+    return table[table["mode"] != "optimizer"] if "mode" in table.columns else table
+
+
 def alike(table: pd.DataFrame, but: tuple[str, ...]) -> Iterator[pd.DataFrame]:
     """Groups of at least two rows that are the same configuration in everything but the columns `but`."""
     if has(table, "n_layer", "n_embd"):  # the shape says which model it is, whatever it is called

@@ -7,6 +7,7 @@ import pandas as pd
 from workflow_scripts.lib.audit.findings import Seen, rule
 from workflow_scripts.lib.audit.frames import has, measured
 from workflow_scripts.lib.audit.wording import percent, seconds
+from workflow_scripts.lib.audit.wording import rows as count_rows
 
 WHOLE = 0.05
 PRODUCT = 0.02
@@ -30,7 +31,9 @@ def shares_sum(table: pd.DataFrame) -> Iterator[Seen]:
         if abs(total - 1) > WHOLE:
             subject = ", ".join(map(str, key)) if isinstance(key, tuple) else str(key)
             yield Seen(
-                subject, f"{len(rows)} rows sum to {100 * total:.1f} % of the time", {"sum_percent": 100 * total}
+                subject,
+                f"{count_rows(len(rows))} of {100 * total:.1f} % of the time in all",
+                {"sum_percent": 100 * total},
             )
 
 

@@ -9,11 +9,12 @@ from typing import Any
 import pandas as pd
 
 from workflow_scripts.lib.audit.apply import Audited
-from workflow_scripts.lib.audit.findings import SEVERITIES, Finding
+from workflow_scripts.lib.audit.findings import SEVERITIES, Finding, words
 from workflow_scripts.lib.audit.frames import SHAPE
 from workflow_scripts.lib.audit.registry import CLAIM_KINDS, RULES
 
 SHOWN = 4  # findings of one rule that stand open on the page
+NARROW = 60  # characters of a row that leave room for the findings beside it
 VERDICTS = ("does not hold", "cannot be said", "holds")
 SETTINGS = ("changes", "optimizer", "schedule", "accumulation", "sitting", "precision")  # told by the treatment's name
 HEADINGS = {
@@ -138,7 +139,7 @@ def _table(one: Audited, name: str) -> dict[str, Any]:
         if values == {""}:
             unstated.append(_heading(heading))
         elif len(values) == 1 and len(printed) > 1:
-            common.append((_heading(heading), values.pop()))
+            common.append((_heading(heading), values.pop().replace("forward_backward", "forward and backward")))
         elif not ({"model", "treatment"} <= heads and column in (*SHAPE, *SETTINGS)):
             shown.append(heading)
     return {
@@ -151,13 +152,14 @@ def _table(one: Audited, name: str) -> dict[str, Any]:
         ],
         "common": common,
         "unstated": unstated,
+        "narrow": sum(max(map(len, (*printed[heading], _heading(heading)))) + 3 for heading in shown) <= NARROW,
         "findings": _grouped(one.by_table[name]),
     }
 
 
 def _heading(heading: str) -> str:
     column, _, unit = heading.partition(" [")
-    text = HEADINGS.get(column, column.replace("_", " "))
+    text = HEADINGS.get(column, words(column))
     return f"{text}, {unit.rstrip(']').replace('us', 'µs')}" if unit else text
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from workflow_scripts.lib.audit.findings import Seen, rule
-from workflow_scripts.lib.audit.frames import SIZES, alike, first_of, measured, neighbours, value, work
+from workflow_scripts.lib.audit.frames import SIZES, alike, first_of, measured, neighbours, value, work, working
 from workflow_scripts.lib.audit.wording import scaled, seconds, times
 
 STEP_TIME = ("step_time_s", "step_time_mean_s")
@@ -71,7 +71,7 @@ def rate_collapse(table: pd.DataFrame) -> Iterator[Seen]:
     if time is None:
         return
     for axis in SIZES:
-        for smaller, larger in neighbours(table[table.get("mode", "") != "optimizer"], axis, time):
+        for smaller, larger in neighbours(working(table), axis, time):
             known = work(smaller), work(larger)
             if known[0] is None or known[1] is None or known[0][1] != known[1][1] or known[1][0] <= known[0][0]:
                 continue

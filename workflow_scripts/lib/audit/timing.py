@@ -7,7 +7,7 @@ import pandas as pd
 from scipy import stats
 
 from workflow_scripts.lib.audit.findings import Seen, rule, words
-from workflow_scripts.lib.audit.frames import LABELS, SIZES, alike, first_of, has, measured, neighbours, value
+from workflow_scripts.lib.audit.frames import LABELS, SIZES, alike, first_of, has, measured, neighbours, value, working
 from workflow_scripts.lib.audit.wording import percent, seconds, signed, times
 
 MIN_SAMPLES = 5
@@ -135,7 +135,7 @@ def time_falls(table: pd.DataFrame) -> Iterator[Seen]:
     if time is None:
         return
     for axis in SIZES:
-        for smaller, larger in neighbours(table[table.get("mode", "") != "optimizer"], axis, time):
+        for smaller, larger in neighbours(working(table), axis, time):
             least, most = _surely(smaller, time, "low"), _surely(larger, time, "high")
             if most < (1 - FALL) * least:
                 cold = "; it is the table's first cell" if _first(table, smaller) else ""

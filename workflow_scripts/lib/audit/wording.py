@@ -9,8 +9,10 @@ def percent(ratio: float) -> str:
 
 
 def signed(value: float) -> str:
-    """A value with its sign and at most four digits: -0.012 -> `−0.012`."""
-    text = f"{abs(value):.1f}" if abs(value) >= 1 or value == 0 else f"{abs(value):.2g}"
+    """A value with its sign and few digits: -0.012 -> `−0.012`; below a thousandth it is 0."""
+    if abs(value) < 1e-3:
+        return "±0"
+    text = f"{abs(value):.1f}" if abs(value) >= 1 else f"{abs(value):.2g}"
     return ("−" if value < 0 else "+") + text
 
 
@@ -39,7 +41,12 @@ def seconds(value: float) -> str:
 
 def count(value: float) -> str:
     """A count: `3,406.8M` above a million, else with thousands marked."""
-    return f"{value / 1e6:,.1f}M" if abs(value) >= 1e6 else f"{value:,.0f}"
+    return f"{value / 1e6:,.1f}".removesuffix(".0") + "M" if abs(value) >= 1e6 else f"{value:,.0f}"
+
+
+def rows(number: float) -> str:
+    """A number of rows: `1 row`, `4 rows`."""
+    return f"{number:.0f} row" + ("" if number == 1 else "s")
 
 
 def quantity(value: float, column: str) -> str:
