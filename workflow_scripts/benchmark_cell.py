@@ -26,6 +26,7 @@ def main(*, tokens: Path, corpus: Path, device: Path, record: Path, spec: dict[s
         {"cell": cell, "tokens": str(tokens), "corpus": str(corpus)},
         device=from_json(DeviceSpec, cell["device"]),
         timeout_s=cell["measure"]["timeout_s"],
+        fresh=cell["fresh"],
     )
     write_record(
         record,

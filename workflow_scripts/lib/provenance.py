@@ -21,7 +21,9 @@ PACKAGE = "workflow_scripts"
 
 # Bookkeeping: how a job logs, keeps its record and watches its host changes no measured value. Records have a version
 # of their own, and an edit here must not time a GPU again.
-BOOKKEEPING = frozenset({"job", "machine_state", "plan", "progress", "provenance", "records"})
+BOOKKEEPING = frozenset(
+    {"job", "machine_lock", "machine_state", "plan", "progress", "provenance", "records", "workflow_process"}
+)
 
 _TARGET = re.compile(rf"{PACKAGE}(?:\.\w+)+(?::\w+)?")
 

@@ -51,6 +51,7 @@ def write_record(
         "started_at": outcome.started_at,
         "ended_at": outcome.ended_at,
         "wall_s": outcome.wall_s,
+        "start": outcome.start,
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "python": platform.python_version(),

@@ -107,6 +107,7 @@ class CellSpec:
     """One configuration to be timed, in a process of its own.
 
     `name` is its model's, `process` numbers repeats of the same cell from 1; `base` is the id that repeats share.
+    Repeats are `fresh` processes: forked ones share one layout of memory, and would hide what it costs.
     """
 
     id: str
@@ -119,6 +120,7 @@ class CellSpec:
     mode: Mode
     measure: MeasureSpec
     process: int
+    fresh: bool
     seed: int
 
 

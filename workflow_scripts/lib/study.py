@@ -76,7 +76,10 @@ class Study:
 
     def cells(self, device: str) -> dict[str, CellSpec]:
         """The cells of a device by id, in the shuffled order in which they are measured."""
-        cells = {cell.id: cell for cell in self._cells(self.devices[device])}
+        cells: dict[str, CellSpec] = {}
+        for cell in self._cells(self.devices[device]):  # where products overlap, the one that repeats the cell holds
+            if cell.id not in cells or cell.fresh:
+                cells[cell.id] = cell
         order = sorted(cells)
         random.Random(self.config["grid"]["order_seed"]).shuffle(order)
         return {cell: cells[cell] for cell in order}
@@ -109,6 +112,7 @@ class Study:
                     mode=mode,
                     measure=from_json(MeasureSpec, grid["measure"]),
                     process=process,
+                    fresh=product.get("processes", 1) > 1,
                     seed=0,
                 )
 
