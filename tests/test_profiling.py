@@ -52,6 +52,7 @@ def test_shares_sum_to_one_with_the_idle_rest_named(profiled):
     assert times == sorted(times, reverse=True)
     assert sum(times) == pytest.approx(result["traced_s"])
     assert sum(times) <= result["step_wall_s"]
+    assert result["slowdown"] > 0
     for category in ("matrix product", "attention", "normalisation", "softmax and loss", "embedding", "optimizer"):
         assert result["categories"][category] > 0
     json.dumps(result, allow_nan=False)
@@ -93,7 +94,7 @@ def test_the_trace_is_one_that_perfetto_opens_and_names_no_machine(profiled):
     assert socket.gethostname() not in (str(value) for value in trace.values())
 
 
-def event(name, *, cpu=0.0, device=0.0, kernels=(), parent=None, memory=0, on="CPU", mark=False):
+def event(name, *, cpu=0.0, device=0.0, kernels=(), parent=None, memory=0, on="CPU", mark=False, shapes=()):
     """An event as the profiler gives it, times in microseconds."""
     return SimpleNamespace(
         name=name,
@@ -104,7 +105,7 @@ def event(name, *, cpu=0.0, device=0.0, kernels=(), parent=None, memory=0, on="C
         self_device_memory_usage=memory,
         kernels=[SimpleNamespace(name=kernel, duration=duration) for kernel, duration in kernels],
         flops=0,
-        input_shapes=[],
+        input_shapes=shapes,
         cpu_parent=parent,
         is_user_annotation=mark,
     )
@@ -118,6 +119,7 @@ def test_kernels_count_under_their_operator_or_under_their_own_name():
         event("gemm", device=10.0, on="CUDA"),
         event("gemm", device=20.0, on="CUDA"),  # from a replayed graph: nobody's
         event("step 1", device=90.0, on="CUDA", mark=True),
+        event("Optimizer.step#AdamW.step", device=50.0, on="CUDA", mark=True),
     ]
     mm, gemm, idle = sum_operators(events, n_steps=2, wall_s=100e-6, on_device=True)
     assert (mm.operator, mm.self_time_s, mm.share, mm.calls_per_step) == ("aten::mm", 20e-6, pytest.approx(0.4), 0.5)
@@ -162,6 +164,7 @@ def test_memory_is_booked_to_who_asked_and_phases_to_who_called():
         ("aten::_scaled_dot_product_flash_attention_backward", "attention"),
         ("void pytorch_flash::flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel", "attention"),
         ("fmha_cutlassF_f32_aligned_64x64_rf_sm80", "attention"),
+        ("void cudnn::fusion::compute_dot_do_o_specialized<true, 64>(void const*)", "attention"),
         ("aten::native_layer_norm_backward", "normalisation"),
         ("triton_per_fused_native_layer_norm_0", "normalisation"),
         ("aten::_fused_rms_norm", "normalisation"),
@@ -183,13 +186,17 @@ def test_categories(operator, category):
     assert category_of(operator) == category
 
 
-def test_attention_is_counted_by_hand():
+def test_attention_is_counted_by_hand_where_its_time_is():
     shapes = [[2, 3, 8, 4], [2, 3, 16, 4], [2, 3, 16, 4]]
-    assert attention_flops("aten::_scaled_dot_product_flash_attention", shapes) == 2 * 2 * 2 * 3 * 8 * 16 * 4
-    backward = attention_flops("aten::_scaled_dot_product_flash_attention_backward", [[2, 3, 8, 4], *shapes])
-    assert backward == 5 * 2 * 2 * 3 * 8 * 16 * 4
-    assert attention_flops("aten::mm", [[2, 3], [3, 4]]) == 0
-    assert attention_flops("aten::_scaled_dot_product_flash_attention", []) == 0
+    product = 2 * 2 * 3 * 8 * 16 * 4
+    outer = event("aten::_scaled_dot_product_cudnn_attention", shapes=shapes)
+    assert attention_flops(outer) == 0
+    assert attention_flops(event("aten::_cudnn_attention_forward", parent=outer)) == 2 * product
+    outer = event("aten::_scaled_dot_product_flash_attention_backward", shapes=[[2, 3, 8, 4], *shapes])
+    assert attention_flops(event("aten::_flash_attention_backward", parent=outer)) == 5 * product
+    assert attention_flops(event("aten::_scaled_dot_product_flash_attention_for_cpu", shapes=shapes)) == 2 * product
+    assert attention_flops(event("aten::_scaled_dot_product_flash_attention_for_cpu")) == 0
+    assert attention_flops(event("aten::mm", shapes=[[2, 3], [3, 4]])) == 0
 
 
 def test_no_profile_is_made_up_for_a_device_without_one(tmp_path):

@@ -9,8 +9,11 @@ IDLE = "idle or untraced"
 # which are named after what they fuse: `triton_per_fused_native_layer_norm_0`.
 _PATTERNS = (
     # Fused attention only. Attention written as products and a softmax cannot be told from others by name.
-    ("attention", r"attention|flash_fwd|flash_bwd|fmha|sdpa"),
-    ("optimizer", r"^optimizer\.|multi_tensor_apply|_fused_(adam|sgd|adagrad)|_foreach_|foreach|adamw?_kernel|_amp_"),
+    ("attention", r"attention|flash_fwd|flash_bwd|fmha|sdpa|cudnn::fusion|unpack_cudnn"),
+    (
+        "optimizer",
+        r"^optimizer\.|multi_tensor_apply|_fused_(adam|sgd|adagrad)|_foreach_|foreach|adamw?_kernel|lpnorm|_amp_",
+    ),
     ("matrix product", r"::(mm|addmm|_addmm_activation|bmm|baddbmm|matmul|linear|mv|addmv|dot|einsum|_scaled_mm)$"),
     ("matrix product", r"gemm|cutlass|cublas|\bxmma|mkldnn_linear|_linear_pointwise|triton_tem|nvjet|splitk"),
     ("softmax and loss", r"softmax|nll_loss|cross_entropy|logsumexp|argmax"),

@@ -5,8 +5,9 @@ Works on what `torch.profiler` gives as `events()`, or on anything with the same
 
 import dataclasses
 import math
+import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from workflow_scripts.lib.operator_categories import IDLE, category_of
@@ -14,6 +15,8 @@ from workflow_scripts.lib.operator_categories import IDLE, category_of
 # Allocation is booked to the operator that asks for it, not to the call that carries it out.
 _ALLOCATIONS = frozenset({"aten::empty", "aten::empty_strided", "aten::empty_like", "aten::resize_", "[memory]"})
 _OPTIMIZER = "Optimizer.step"
+_CPU_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu"
+_INNER_ATTENTION = re.compile(r"aten::_(flash|efficient|cudnn)_attention_(forward|backward)")
 _BACKWARD = "autograd::engine::evaluate_function"
 
 
@@ -55,15 +58,16 @@ def sum_operators(events: Iterable[Any], *, n_steps: int, wall_s: float, on_devi
     sums: dict[tuple[str, str, str], _Sum] = defaultdict(_Sum)
     kernels: dict[str, _Sum] = defaultdict(_Sum)  # seen on the device, less what operators launched
     for event in events:
-        if getattr(event, "is_user_annotation", False) and _OPTIMIZER not in event.name:
-            continue  # our own marks of steps: the time in them and in nothing else is untraced
-        if event.device_type.name != "CPU":
+        on_host = event.device_type.name == "CPU"
+        if getattr(event, "is_user_annotation", False) and not (on_host and event.name.startswith(_OPTIMIZER)):
+            continue  # marks around operators, which the device shows once more around kernels: no work of their own
+        if not on_host:
             kernels[event.name].calls += 1
             kernels[event.name].self_time_us += event.self_device_time_total
             continue
         row = sums[key_of(event)]
         row.calls += 1
-        row.flops += event.flops or attention_flops(event.name, event.input_shapes)
+        row.flops += event.flops or attention_flops(event)
         memory = event.self_device_memory_usage if on_device else event.self_cpu_memory_usage
         sums[key_of(allocator_of(event))].self_memory_bytes += memory
         if not on_device:
@@ -144,21 +148,22 @@ def allocator_of(event: Any) -> Any:
     return event if getattr(caller, "is_user_annotation", False) else caller
 
 
-def attention_flops(name: str, shapes: Sequence[Sequence[int]]) -> float:
+def attention_flops(event: Any) -> float:
     """FLOPs of fused attention, for which the profiler has no formula; the causal mask is not taken off.
 
     Forward: two products of 2 B H T S D. Backward: those of four gradients, and the scores once more (Dao 2022,
     "FlashAttention", section 3.1 and algorithm 4): five products.
 
-    Args:
-        name: the operator's; 0 is returned for any but fused attention itself.
-        shapes: of its inputs; query (B, H, T, D) and key (B, H, S, D) are the first two, after the output's gradient
-            in a backward pass.
+    They are booked to the operator that takes the time: on a GPU that is one within the operator that knows the shapes
+    of query (B, H, T, D) and key (B, H, S, D), its first inputs or, in a backward pass, those after a gradient. 0 for
+    all other operators.
     """
-    if not name.startswith("aten::_scaled_dot_product_") or "math" in name:
+    if _INNER_ATTENTION.fullmatch(event.name) and event.cpu_parent is not None:
+        event = event.cpu_parent
+    elif not event.name.startswith(_CPU_ATTENTION):
         return 0.0
-    backward = name.endswith("_backward")
-    queries_and_keys = shapes[1:3] if backward else shapes[:2]
+    backward = event.name.endswith("_backward")
+    queries_and_keys = event.input_shapes[1:3] if backward else event.input_shapes[:2]
     if [len(shape) for shape in queries_and_keys] != [4, 4]:
         return 0.0
     (batch, heads, length, size), keys = queries_and_keys
