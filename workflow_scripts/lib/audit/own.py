@@ -12,6 +12,7 @@ import pandas as pd
 # Parts of a run's spec that leave every product and sum as it was, so that an equal loss is right.
 SAME_ARITHMETIC = ("id", "treatment", "checkpointing", "execution", "attention")
 QUANTITIES = {"non_embedding": "n_params_non_embedding", "total": "n_params", "flops_per_token": "flops_per_token"}
+PRODUCTS = {"fp32": "ieee", "tf32": "tf32"}
 OPTIMIZER_CLASSES = {"muonwithadamw": "muon"}
 
 
@@ -68,13 +69,15 @@ def _measured(table: pd.DataFrame, devices: pd.DataFrame, records: dict[str, dic
         for column, name in (("threads", "threads"), ("memory_bytes", "device_memory_bytes")):
             on_device = limits[column].where(limits["type"].eq("cpu") == (column == "threads"))
             table[name] = table["device"].map(on_device)
-    if "n_cold" in table.columns:
-        table["warmup_steps"] = table["n_cold"]
+    # A run's step times leave out its first step.
+    table["warmup_steps"] = table["n_cold"] if "n_cold" in table.columns else 1
     observed = [_observed(records.get(str(path), {}), row) for path, (_, row) in
                 zip(table.get("record", pd.Series("", index=table.index)), table.iterrows(), strict=True)]  # fmt: skip
     seen = pd.DataFrame(observed, index=table.index)
     table = pd.concat([table.drop(columns=table.columns.intersection(seen.columns)), seen], axis=1)
     table["memory_quantity"] = "allocated"
+    by_name = table["precision"].map(PRODUCTS)
+    table["matmul_precision"] = table["matmul_precision"].fillna(by_name) if "matmul_precision" in table else by_name
     return table.assign(isolation="one process a cell")
 
 
@@ -84,26 +87,33 @@ def _observed(record: dict[str, Any], row: pd.Series) -> dict[str, Any]:
         return {}
     spec, seen = record["spec"], (record.get("result") or {}).get("observed") or {}
     found: dict[str, Any] = {"optimizer": spec["optimizer"]["name"], "accumulation": spec["step"]["accumulation"]}
-    found |= {"momentum": spec["optimizer"].get("momentum"), "schedule": spec["optimizer"].get("schedule")}
+    found |= {name: spec["optimizer"].get(name) for name in ("momentum", "schedule", "learning_rate")}
     found |= {"checkpointing": spec["step"].get("checkpointing"), "attention": spec["step"].get("attention")}
     if row.get("treatment", "baseline") != "baseline":
         found["changes_arithmetic"] = _changes_arithmetic(record)
     if not seen:
         return found
     optimizer = str(seen.get("optimizer_class", "")).lower()
-    tokens = spec["step"]["batch_size"]
+    right_device = str(seen.get("device", "")).startswith(spec["device"]["type"])
+    whole_step = row.get("mode", "step") == "step"
     return found | {
         "observed_precision": _precision(seen),
         "matmul_precision": seen.get("product_precision"),
         "observed_optimizer": OPTIMIZER_CLASSES.get(optimizer, optimizer) or None,
-        "observed_accumulation": seen.get("accumulation"),
+        "observed_accumulation": seen.get("accumulation") if whole_step else None,
         "observed_threads": seen.get("threads") if spec["device"]["type"] == "cpu" else None,
-        "observed_device": row["device"]
-        if str(seen.get("device", "")).startswith(spec["device"]["type"])
-        else seen.get("device"),
+        "observed_device": row["device"] if right_device else seen.get("device"),
         "observed_attention": seen.get("attention_backend"),
-        "micro_batch_size": tokens / spec["step"]["accumulation"],
+        "observed_execution": _execution(seen),
+        "micro_batch_size": spec["step"]["batch_size"] / spec["step"]["accumulation"],
     }
+
+
+def _execution(seen: dict[str, Any]) -> str | None:
+    """How the step ran, as far as the record counts graphs."""
+    if seen.get("captured"):
+        return "graphed"
+    return None if "n_graphs" not in seen else "compiled" if seen["n_graphs"] else "eager"
 
 
 def _precision(seen: dict[str, Any]) -> str | None:

@@ -1,0 +1,122 @@
+"""The audit of a study's own tables: silent on sound ones, and on each fault the finding that names the row."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests import example_tables
+from workflow_scripts import audit_study
+
+INPUTS = ("cells", "runs", "processes", "operators", "devices")
+
+
+def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_selection: bool = True, **tables: Any) -> list[dict]:
+    """Runs the script on the example study with some tables replaced; returns the findings."""
+    monkeypatch.chdir(tmp_path)
+    paths = example_tables.write_study(tmp_path, **tables)
+    findings = tmp_path / "findings.json"
+    audit_study.main(
+        **{name: paths[name] for name in INPUTS},
+        selection=[paths["selection"]] if with_selection else [],
+        findings=findings,
+        spec={},
+    )
+    return json.loads(findings.read_text(encoding="utf-8"))
+
+
+def record(folder: Path, row: pd.Series, **observed: Any) -> None:
+    """Leaves the record of a cell, as its process would, with some of what was observed replaced."""
+    path = folder / row.record
+    path.parent.mkdir(parents=True, exist_ok=True)
+    step = {"batch_size": int(row.batch_size), "accumulation": 1, "precision": row.precision, "execution": "eager"}
+    seen = {
+        "device": "cpu",
+        "threads": 2,
+        "linear_output_dtype": {"bf16": "torch.bfloat16"}.get(row.precision, "torch.float32"),
+    }
+    seen |= {"product_precision": "ieee", "optimizer_class": "AdamW", "accumulation": 1, "attention_backend": "flash"}
+    result = {"samples_s": [row.step_time_s] * 12, "observed": {**seen, "n_graphs": 0, "captured": [], **observed}}
+    spec = {"device": {"type": "cpu"}, "step": step, "optimizer": {"name": "adamw", "learning_rate": 1e-3}}
+    path.write_text(json.dumps({"spec": spec, "result": result}), encoding="utf-8")
+
+
+def about(findings: list[dict], rule: str) -> list[str]:
+    return [finding["subject"] for finding in findings if finding["rule"] == rule and finding["severity"] != "note"]
+
+
+def test_sound_study_has_no_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    cells = example_tables.cells()
+    for _, row in cells.iterrows():
+        record(tmp_path, row)
+    findings = audit(tmp_path, monkeypatch)
+    # The example's two models differ by 11 % in what they are said to be matched on.
+    assert [(f["rule"], f["subject"]) for f in findings if f["severity"] == "error"] == [("matched_on", "wide and deep")]
+    assert about(findings, "read_back") == []
+
+
+def test_empty_tables_are_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    empty = {name: getattr(example_tables, name)().iloc[:0] for name in INPUTS}
+    assert audit(tmp_path, monkeypatch, with_selection=False, **empty) == []
+
+
+def test_tables_without_a_column_are_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    assert (
+        audit(tmp_path, monkeypatch, with_selection=False, **{name: pd.DataFrame({"device": []}) for name in INPUTS})
+        == []
+    )
+
+
+def test_slow_cell_is_named_as_the_report_names_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    cells = example_tables.cells()
+    slow = cells.cell == "wide-b16-t128-fp32"
+    for column in ("step_time_s", "step_time_low_s", "step_time_high_s", "step_time_mean_s"):
+        cells.loc[slow, column] *= 9
+    cells.loc[slow, "achieved_flop_per_s"] /= 9
+    findings = audit(tmp_path, monkeypatch, cells=cells)
+    assert "cpu/wide-b16-t128-fp32" in about(findings, "rate_collapse")
+
+
+def test_precision_that_was_ignored_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    cells = example_tables.cells()
+    for _, row in cells.iterrows():
+        record(tmp_path, row, linear_output_dtype="torch.float32")
+    assert set(about(audit(tmp_path, monkeypatch), "read_back")) == {
+        f"cpu/{cell}" for cell in cells.cell[cells.precision == "bf16"]
+    }
+
+
+def test_threads_that_were_throttled_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    cells = example_tables.cells()
+    record(tmp_path, cells.iloc[0], threads=1)
+    findings = audit(tmp_path, monkeypatch)
+    assert about(findings, "read_back") == [f"cpu/{cells.cell.iloc[0]}"]
+
+
+def test_drifting_samples_are_read_from_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    row = example_tables.cells().iloc[0]
+    record(tmp_path, row)
+    path = tmp_path / row.record
+    changed = json.loads(path.read_text())
+    changed["result"]["samples_s"] = [0.03 * (1 + 0.01 * index) for index in range(30)]
+    path.write_text(json.dumps(changed))
+    assert about(audit(tmp_path, monkeypatch), "drift") == [f"cpu/{row.cell}"]
+
+
+def test_failed_cell_is_told_with_its_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    cells = example_tables.cells(failures={"wide-b16-t128-fp32": "oom"})
+    (finding,) = [f for f in audit(tmp_path, monkeypatch, cells=cells) if f["rule"] == "no_result"]
+    assert (finding["severity"], finding["subject"]) == ("note", "cpu/wide-b16-t128-fp32")
+    assert "9.1 GiB" in finding["message"]
+
+
+def test_treatment_with_fewer_tokens_is_not_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    runs = example_tables.runs()
+    half = runs.assign(
+        treatment="half_batch", run=runs.run + "-half", n_tokens=runs.n_tokens / 2, train_s=runs.train_s * 0.8
+    )
+    half["final_val_loss"] += 0.2
+    findings = audit(tmp_path, monkeypatch, runs=pd.concat([runs, half], ignore_index=True))
+    assert set(about(findings, "unequal_tokens")) == {f"cpu/{run}" for run in half.run}
