@@ -24,6 +24,7 @@ CELL = CellSpec(
     mode="step",
     measure=MeasureSpec(min_samples=5, target_interval=0.5, max_seconds=0.3, timeout_s=60.0),
     process=1,
+    fresh=False,
     seed=1,
 )
 
