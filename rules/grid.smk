@@ -5,8 +5,6 @@ Output: results/{study}/devices/{device}/cells/{cell}.json, one record a cell, w
 Steps: benchmark_cell.
 """
 
-from workflow_scripts.lib.plan import duration, write_plan
-
 GRID = {device: STUDY.cells(device) for device in STUDY.devices}
 CELLS = [
     f"results/{STUDY.name}/devices/{device}/cells/{cell}.json"
@@ -46,19 +44,3 @@ rule benchmark_cell:
         spec=cell_spec,
     script:
         "../workflow_scripts/benchmark_cell.py"
-
-
-onstart:
-    planned = [
-        str(job.output.record)
-        for job in workflow.dag.needrun_jobs()
-        if job.rule.name == "benchmark_cell"
-    ]
-    write_plan(planned)
-    longest = duration(
-        len(planned) * STUDY.config["grid"]["measure"]["max_seconds"]
-    )
-    logger.info(
-        f"Study {STUDY.name} on {', '.join(STUDY.devices)}: {len(planned)} of {len(CELLS)} cells to time "
-        f"(at most {longest} of sampling), {len(STUDY.runs) * len(STUDY.devices)} runs in the study."
-    )

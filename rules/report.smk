@@ -5,6 +5,8 @@ Output: results/{study}/report.html.
 Steps: render_report.
 """
 
+from workflow_scripts.lib.plan import duration, summarise, write_plan
+
 REPORT = f"results/{STUDY.name}/report.html"
 
 
@@ -33,3 +35,29 @@ rule render_report:
         spec=spec("render_report", study=STUDY.name),
     script:
         "../workflow_scripts/render_report.py"
+
+
+onstart:
+    planned = [
+        str(job.output.record)
+        for job in workflow.dag.needrun_jobs()
+        if job.rule.name == "benchmark_cell"
+    ]
+    write_plan(planned)
+    longest = duration(
+        len(planned) * STUDY.config["grid"]["measure"]["max_seconds"]
+    )
+    logger.info(
+        f"Study {STUDY.name} on {', '.join(STUDY.devices)}: {len(planned)} of {len(CELLS)} cells to time "
+        f"(at most {longest} of sampling), {len(STUDY.runs) * len(STUDY.devices)} runs in the study."
+    )
+
+
+onsuccess:
+    if Path(REPORT).exists():
+        runs = [path for path in trained(None) if path.endswith("/run.json")]
+        profiles = [
+            path for path in profiled(None) if path.endswith("/profile.json")
+        ]
+        logger.info(f"Study {STUDY.name}: {summarise(CELLS, runs, profiles)}")
+        logger.info(f"Read {REPORT}")
