@@ -106,4 +106,5 @@ def test_the_report_shows_what_was_measured_and_each_reason(failed):
 
 
 def test_the_run_says_how_many_failed(failed):
-    assert "6 of 12 cells were timed (1 diverged, 1 killed, 1 oom, 1 timeout, 2 unavailable)" in failed.said.stdout + failed.said.stderr
+    sentence = "6 of 12 cells were timed (1 diverged, 1 killed, 1 oom, 1 timeout, 2 unavailable)"
+    assert sentence in failed.said.stdout + failed.said.stderr

@@ -11,7 +11,7 @@ from typing import Any
 
 import pandas as pd
 
-COLUMNS = ("device name operator category calls_per_step self_time_s share flops self_memory_bytes").split()
+COLUMNS = ("device name operator category phase calls_per_step self_time_s share flops self_memory_bytes").split()
 
 
 def main(*, operators: list[Path], operators_table: Path, spec: dict[str, Any]) -> None:

@@ -138,7 +138,8 @@ def run_row(path: Path, metrics: pd.DataFrame, corpus: dict[str, Any]) -> dict[s
     shape = from_json(ModelShape, run["model"])
     tokens_per_step = run["step"]["batch_size"] * shape.sequence_length
     columns = shape_columns(shape)
-    steps = metrics["step_time_s"].to_list()[1:]  # the first step's cost has a column of its own
+    cold = {1, *(step + 1 for step in result.get("resumed_at_steps") or [])}  # first in a process, and no usual step
+    steps = metrics.loc[~metrics["step"].isin(cold), "step_time_s"].to_list()
     validation = corpus["splits"]["validation"]
     final = result.get("final_val_loss")
     per_byte = bits_per_byte(final, validation["stop"] - validation["start"], validation["n_bytes"]) if final else None
