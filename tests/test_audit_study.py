@@ -53,7 +53,9 @@ def test_sound_study_has_no_errors(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         record(tmp_path, row)
     findings = audit(tmp_path, monkeypatch)
     # The example's two models differ by 11 % in what they are said to be matched on.
-    assert [(f["rule"], f["subject"]) for f in findings if f["severity"] == "error"] == [("matched_on", "wide and deep")]
+    assert [(f["rule"], f["subject"]) for f in findings if f["severity"] == "error"] == [
+        ("matched_on", "wide and deep")
+    ]
     assert about(findings, "read_back") == []
 
 

@@ -57,7 +57,7 @@ class Kind:
         return Finding(
             rule=f"claim_{self.name}",
             severity=SEVERITY[verdict.holds],
-            subject=f"“{claim['quote']}”",
+            subject=f"“{claim['quote']}”" + (f" ({claim['about']})" if "about" in claim else ""),
             message=f"{verdict.holds}: {verdict.message}",
             advice=self.advice,
             numbers=verdict.numbers,

@@ -115,6 +115,7 @@ def sections(audited: Iterable[Audited]) -> list[dict[str, Any]]:
                 (
                     {
                         "quote": claim["quote"],
+                        "about": claim.get("about", ""),
                         "verdict": verdict.holds,
                         "message": verdict.message,
                         "note": claim.get("note", ""),
