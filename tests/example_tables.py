@@ -6,6 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from workflow_scripts.lib.tables import CELL_COLUMNS, RUN_COLUMNS
+
 HOSTILE = "Chip <script>alert(1)</script> & $x_1$"
 SAMPLE = "And it came to pass <script>alert('x')</script> & the LORD said unto <b>Moses</b>, \n\nGo down.\n"
 SHAPES = {"narrow": (4, 4, 96), "wide": (4, 4, 144), "deep": (8, 4, 96)}
@@ -44,12 +46,14 @@ def cells(n_devices: int = 1, failures: dict[str, str] | None = None) -> pd.Data
                         cell = f"{model}-b{batch}-t{context}-{precision}"
                         total, core = _parameters(n_layer, n_embd)
                         row = {
-                            "device": device, "cell": cell, "base": cell, "attention": "auto", "model": model, "architecture": "gpt2", "n_layer": n_layer,
+                            "device": device, "cell": cell, "base": cell, "attention": "auto", "model": model,
+                            "architecture": "gpt2", "n_layer": n_layer,
                             "n_head": n_head, "n_embd": n_embd, "batch_size": batch, "sequence_length": context,
                             "precision": precision, "execution": "eager", "mode": "step", "process": 1,
                             "status": (failures or {}).get(cell, "ok"), "reason": None, "n_params": total,
                             "n_params_non_embedding": core, "flops_per_token": 6 * core, "memory_method": "VmHWM",
-                            "tokens_per_step": batch * context, "record": f"results/example/devices/{device}/cells/{cell}.json",
+                            "tokens_per_step": batch * context,
+                            "record": f"results/example/devices/{device}/cells/{cell}.json",
                             "started_at": "2025-03-04T10:00:00+00:00",
                         }  # fmt: skip
                         if row["status"] == "ok":
@@ -57,7 +61,7 @@ def cells(n_devices: int = 1, failures: dict[str, str] | None = None) -> pd.Data
                         else:
                             row["reason"] = "asked for 9.1 GiB <of> 8"
                         rows.append(row)
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).reindex(columns=CELL_COLUMNS)
 
 
 def _measured(row: dict, speed: float, random: np.random.Generator) -> dict:
@@ -111,11 +115,13 @@ def runs(n_devices: int = 1, n_seeds: int = 2) -> pd.DataFrame:
             "step_time_low_s": step * 0.99, "step_time_high_s": step * 1.01, "throughput_tokens_per_s": 1024 / step,
             "throughput_low_tokens_per_s": 1024 / step / 1.01, "throughput_high_tokens_per_s": 1024 / step / 0.99,
             "train_s": 600 * step, "eval_s": 3.0, "final_train_loss": last.loss, "final_val_loss": last.val_loss,
-            "best_val_loss": last.val_loss, "best_val_step": int(last.step), "val_bits_per_byte": last.val_loss / 0.6931,
+            "best_val_loss": last.val_loss, "best_val_step": int(last.step),
+            "val_bits_per_byte": last.val_loss / 0.6931,
             "achieved_flop_per_s": 6 * core * 1024 / step, "peak_allocated_bytes": None, "peak_process_bytes": 4e8,
-            "record": f"results/example/devices/{device}/runs/{run}/run.json", "started_at": "2025-03-05T11:00:00+00:00",
+            "record": f"results/example/devices/{device}/runs/{run}/run.json",
+            "started_at": "2025-03-05T11:00:00+00:00",
         })  # fmt: skip
-    return pd.DataFrame(rows)
+    return pd.DataFrame(rows).reindex(columns=RUN_COLUMNS)
 
 
 def operators(n_devices: int = 1) -> pd.DataFrame:
@@ -158,9 +164,13 @@ def selection() -> dict:
             "predicted": {"cpu": {"step_time_s": 0.03, "train_s": 18.4, "peak_bytes": 2e8}},
         }
     return {
-        "quantity": "non_embedding", "tolerance": 0.02, "n_candidates": 812, "n_matched_pairs": 51, "n_within_budgets": 34,
+        "quantity": "non_embedding", "tolerance": 0.02, "n_candidates": 812, "n_matched_pairs": 51,
+        "n_within_budgets": 34,
         "budgets": {"memory_gib": 4, "train_minutes": 5}, "roles": roles,
-        "ratios": {"total": 0.88, "non_embedding": 0.992, "flops_per_token": 1.03, "activation_elements_per_token": 1.36, "n_layer": 2.0},
+        "ratios": {
+            "total": 0.88, "non_embedding": 0.992, "flops_per_token": 1.03, "activation_elements_per_token": 1.36,
+            "n_layer": 2.0,
+        },
         "reasons": ["Both have 4 heads.", "They differ by 0.8 % <in> parameters."],
         "runners_up": [{"wide": "4 × 160", "deep": "9 × 112", "mismatch": 0.0131, "wide_size": 1_228_800}],
     }  # fmt: skip
@@ -190,7 +200,8 @@ def write_study(directory: Path, *, n_devices: int = 1, **replaced: object) -> d
         },
         "findings": [
             {"rule": "wide_spread", "severity": "warning", "subject": "cpu/wide-b8-t64-fp32",
-             "message": "Processes differ by 1.2 % <b>", "advice": "Close other programs.", "numbers": {"spread": 0.012}},
+             "message": "Processes differ by 1.2 % <b>", "advice": "Close other programs.",
+             "numbers": {"spread": 0.012}},
         ],
     }  # fmt: skip
     tables |= {name: value for name, value in replaced.items() if name in tables}

@@ -54,7 +54,7 @@ def _draw_kind(axis: plotting.Axes, rows: pd.DataFrame) -> None:
 
 
 def compared_rows(runs: pd.DataFrame, processes: pd.DataFrame) -> pd.DataFrame:
-    """Pairs models within a device, and devices for a model; pairs that are not alike are left to the claims to explain."""
+    """Pairs models within a device, and devices for a model; the claims explain which pairs are not alike."""
     rows = []
     groups = dict(list(runs.groupby(["device", "name"], sort=False))) if len(runs) else {}
     for (device_a, name_a), (device_b, name_b) in itertools.combinations(groups, 2):

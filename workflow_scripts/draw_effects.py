@@ -1,8 +1,8 @@
 """Draws what each axis of the grid does to throughput: ratios of cells that differ in that axis only.
 
-Inputs: cells.csv. Outputs: the figure (SVG) and what it draws (CSV): the columns of `comparisons.effects`: device, model,
-batch_size, sequence_length, precision, execution (all but the axis itself), axis, reference, value, ratio, low, high,
-record_reference, record.
+Inputs: cells.csv. Outputs: the figure (SVG) and what it draws (CSV): the columns of `comparisons.effects`: device,
+model, attention, batch_size, sequence_length, precision, execution (all but the axis itself), axis, reference, value,
+ratio, low, high, record_reference, record.
 """
 
 from pathlib import Path
@@ -44,8 +44,8 @@ def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
         plotting.label_axes(canvas, "throughput after the change ÷ before")
         plotting.legend(canvas, axes)
         caption = (
-            f"What one change does to throughput, all else equal: {plural(len(pairs), 'pair')} of cells, right of the line where "
-            f"the change gives more tokens per second, with intervals.{panels.left_out}"
+            f"What one change does to throughput, all else equal: {plural(len(pairs), 'pair')} of cells, right of the "
+            f"line where the change gives more tokens per second, with intervals.{panels.left_out}"
         )
         alt = "Ratios of throughput for: " + "; ".join(changes[::-1]) + "."
         plotting.save(canvas, figure, caption=caption, alt=alt)

@@ -53,10 +53,10 @@ def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
         plotting.legend(canvas, axes)
         worst = rows.loc[rows.relative_error.abs().idxmax()]
         caption = (
-            "Expected against actual step time; each cell was predicted by a cost model fitted without it. On the dashed "
-            "line the two are equal, and the band is as wide as the mean absolute error, "
-            f"{percent(rows.relative_error.abs().mean())} over all; the largest is {percent(abs(worst.relative_error))} "
-            f"({worst.cell}, {worst.device}).{panels.left_out}"
+            "Expected against actual step time; each cell was predicted by a cost model fitted without it. On the "
+            "dashed line the two are equal, and the band is as wide as the mean absolute error, "
+            f"{percent(rows.relative_error.abs().mean())} over all; the largest is "
+            f"{percent(abs(worst.relative_error))} ({worst.cell}, {worst.device}).{panels.left_out}"
         )
         alt = f"Points of actual over expected step time for {len(rows)} cells beside the line of equality."
         plotting.save(canvas, figure, caption=caption, alt=alt)

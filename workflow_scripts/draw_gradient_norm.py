@@ -28,8 +28,8 @@ def main(*, curves: Path, figure: Path, data: Path, spec: dict) -> None:
         canvas, axes = plotting.panels(len(panels.frames), columns=2, height=2.5)
         for axis, title, frame in zip(axes, panels.titles, panels.frames, strict=True):
             axis.set_title(title)
-            for (name, _), line in frame.groupby(["name", "seed"], sort=True):
-                line = line.sort_values("step")
+            lines = list(frame.sort_values("step").groupby(["name", "seed"], sort=True))
+            for (name, _), line in sorted(lines, key=lambda item: list(styles).index(item[0][0])):
                 axis.plot(line.step, line.grad_norm, color=styles[name]["color"], linewidth=0.8, alpha=0.7,
                           label=plotting.short(name))  # fmt: skip
             plotting.linear_axis(axis.xaxis)

@@ -1,7 +1,7 @@
 """Draws where the time of a step goes: the share of each operator, for each profiled model.
 
-Inputs: operators.csv. Outputs: the figure (SVG) and what it draws (CSV): device, name, operator, share (of the self time
-of all operators), self_time_s (per step); operators beyond the largest are summed up as "all others".
+Inputs: operators.csv. Outputs: the figure (SVG) and what it draws (CSV): device, name, operator, share (of the
+wall time of the profiled steps), self_time_s (per step); operators beyond the largest are summed up as "all others".
 """
 
 from pathlib import Path
@@ -50,12 +50,13 @@ def main(*, operators: Path, figure: Path, data: Path, spec: dict) -> None:
             axis.set_ylim(len(order) - 0.4, -0.6)
             axis.set_xlim(left=0)
             plotting.linear_axis(axis.xaxis)
-        plotting.label_axes(canvas, "share of a step's operator time (%)")
+        plotting.label_axes(canvas, "share of a step's time (%)")
         plotting.legend(canvas, axes)
         first = rows.loc[rows.share.idxmax()]
         caption = (
             f"Where the time of a step goes, operator by operator. The largest share is "
-            f"{percent(first.share)}: {plotting.short(first.operator, 60)} for `{first['name']}` on {first.device}.{panels.left_out}"
+            f"{percent(first.share)}: {plotting.short(first.operator, 60)} for `{first['name']}` on {first.device}."
+            f"{panels.left_out}"
         )
         alt = (
             "Shares of a step's time: "

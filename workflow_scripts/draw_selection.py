@@ -34,37 +34,26 @@ def main(*, selection: list[Path], figure: Path, data: Path, spec: dict) -> None
         plotting.save_nothing(figure, "the study names its models, and selects none.")
         return
     band = THRESHOLDS["listed_ratio"]
-    names = [QUANTITY_WORDS.get(name, name) for name in rows.quantity]
-    far = [abs(row.ratio - 1) > band and row.quantity not in INTENDED for row in rows.itertuples()]
+    rows["title"] = [QUANTITY_WORDS.get(name, name) for name in rows.quantity]
+    rows["far"] = ((rows.ratio - 1).abs() > band) & ~rows.quantity.isin(INTENDED)
     with plotting.style():
         canvas, (axis,) = plotting.panels(1, height=0.35 + 0.33 * len(rows))
         axis.axvspan(1 - band, 1 + band, color=plotting.FAINT, alpha=0.18, linewidth=0)
         axis.axvline(1, color=plotting.INK, linewidth=0.8)
-        for y, (row, is_far) in enumerate(zip(rows.itertuples(), far, strict=True)):
-            _draw_ratio(axis, y, row.ratio, "D" if row.matched else "o", plotting.WARN if is_far else plotting.INK)
+        for y, row in enumerate(rows.itertuples()):
+            _draw_ratio(axis, y, row.ratio, "D" if row.matched else "o", plotting.WARN if row.far else plotting.INK)
         low, high = min(rows.ratio.min(), 1 - band), max(rows.ratio.max(), 1 + band)
         plotting.log_axis(axis.xaxis, [low, high])
         axis.set_xlim(low * (low / high) ** 0.2, high * (high / low) ** 0.2)
-        axis.set_yticks(
-            range(len(rows)), [f"{n} (matched)" if m else n for n, m in zip(names, rows.matched, strict=True)]
-        )
+        axis.set_yticks(range(len(rows)), rows.title + rows.matched.map({True: " (matched)", False: ""}))
         axis.set_ylim(len(rows) - 0.4, -0.6)
         axis.grid(axis="y", visible=False)
         plotting.label_axes(canvas, "deep ÷ wide")
-        unlike = [
-            f"{name} ({times(value)})" for name, value, is_far in zip(names, rows.ratio, far, strict=True) if is_far
-        ]
-        outside = (
-            f"outside it, unasked for, lie {listing(unlike)}"
-            if unlike
-            else "nothing that was not asked for lies outside it"
-        )
-        caption = f"What `deep` has of each quantity for one of `wide`. The band is {percent(band)} to either side; {outside}."
-        alt = (
-            "Ratios deep over wide: "
-            + ", ".join(f"{n} {times(v)}" for n, v in zip(names, rows.ratio, strict=True))
-            + "."
-        )
+        unlike = listing(f"{row.title} ({times(row.ratio)})" for row in rows[rows.far].itertuples())
+        outside = f"outside it, unasked for, lie {unlike}" if unlike else "nothing unasked for lies outside it"
+        caption = "What `deep` has of each quantity for one of `wide`. "
+        caption += f"The band is {percent(band)} to either side; {outside}."
+        alt = "Ratios deep over wide: " + ", ".join(f"{row.title} {times(row.ratio)}" for row in rows.itertuples())
         plotting.save(canvas, figure, caption=caption, alt=alt)
 
 

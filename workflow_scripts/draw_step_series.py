@@ -34,10 +34,9 @@ def main(*, curves: Path, figure: Path, data: Path, spec: dict) -> None:
         for axis, title, frame in zip(axes, panels.titles, panels.frames, strict=True):
             axis.set_title(title)
             style = styles[frame.name.iloc[0]]
-            calm, spikes = frame[~frame.spike], frame[frame.spike]
-            axis.plot(
-                calm.step, calm.relative, linestyle="", marker=".", markersize=2.2, color=style["color"], alpha=0.6
-            )
+            spikes = frame[frame.spike]
+            for _, line in frame.sort_values("step").groupby("seed", sort=True):
+                axis.plot(line.step, line.relative.where(~line.spike), color=style["color"], linewidth=0.6, alpha=0.7)
             axis.plot(
                 spikes.step, spikes.relative, linestyle="", marker="x", markersize=4, color=plotting.WARN, clip_on=False
             )

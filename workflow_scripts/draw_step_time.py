@@ -58,7 +58,9 @@ def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
             f"{quantity(rates.min(), 'FLOP/s')} and {quantity(rates.max(), 'FLOP/s')}, and the lowest on a device is "
             f"{percent(min(lowest))} of its highest.{panels.left_out}"
         )
-        alt = f"Points of step time over FLOPs per step for {len(rows)} cells, in {len(axes)} panels, with lines of equal rate."
+        alt = (
+            f"Points of step time over FLOPs per step for {len(rows)} cells, with a line of equal rate for each device."
+        )
         plotting.save(canvas, figure, caption=caption, alt=alt)
     csv_tables.write(panels.drawn[COLUMNS], data)
 

@@ -26,8 +26,8 @@ def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
     least, most = rows.loc[rows[VALUE].idxmin()], rows.loc[rows[VALUE].idxmax()]
     caption = (
         f"Throughput over batch size. {plural(len(rows), 'cell')} reach from {quantity(least[VALUE], 'tokens/s')} "
-        f"({least.cell}, {least.device}) to {quantity(most[VALUE], 'tokens/s')} ({most.cell}, {most.device}); the thick "
-        f"strokes are {percent(THRESHOLDS['interval'])} intervals of the median step time."
+        f"({least.cell}, {least.device}) to {quantity(most[VALUE], 'tokens/s')} ({most.cell}, {most.device}); the "
+        f"thick strokes are {percent(THRESHOLDS['interval'])} intervals of the median step time."
     )
     cell_lines.draw(
         rows, VALUE, "throughput_low_tokens_per_s", "throughput_high_tokens_per_s", label="tokens per second",

@@ -125,14 +125,14 @@ def _roles(runs: pd.DataFrame, device: str, floor: float | None, selection: dict
     within = span(compared.low, compared.high)
     pair = f"{quantity(speeds[0], 'tokens/s')} against {quantity(speeds[1], 'tokens/s')}"
     sentence = {
-        "faster": f"On {device}, {a} trains {times(compared.value)} ({within}) as many tokens per second as {b}: {pair}.",
-        "same": f"On {device}, {a} and {b} train at the same speed: {pair}, a ratio of {times(compared.value)} ({within}).",
-        "undecided": f"On {device}, it is undecided whether {a} or {b} trains faster: {pair}, a ratio of "
+        "faster": f"{a} trains {times(compared.value)} ({within}) as many tokens per second as {b}: {pair}.",
+        "same": f"{a} and {b} train at the same speed: {pair}, a ratio of {times(compared.value)} ({within}).",
+        "undecided": f"it is undecided whether {a} or {b} trains faster: {pair}, a ratio of "
         f"{times(compared.value)} ({within}).",
     }[verdict]
     yield Claim(
-        topic="training", text=sentence + _matched(selection, models), key=times(compared.value), within=within,
-        verdict=verdict, records=compared.records, subjects=subjects(runs, "run"), withheld=unlike,
+        topic="training", text=f"On {device}, {sentence}{_matched(selection, models)}", key=times(compared.value),
+        within=within, verdict=verdict, records=compared.records, subjects=subjects(runs, "run"), withheld=unlike,
         numbers={"ratio": compared.value, "low": compared.low, "high": compared.high, "a": speeds[0], "b": speeds[1]},
     )  # fmt: skip
 
@@ -167,8 +167,8 @@ def _devices(runs: pd.DataFrame, names: dict[str, str]) -> Iterable[Claim]:
             within = span(compared.low, compared.high)
             yield Claim(
                 topic="devices", key=times(compared.value), within=within, verdict=verdict, records=compared.records,
-                text=f"`{model}` trains {times(compared.value)} ({within}) as fast on {names.get(fastest, fastest)} as on "
-                f"{names.get(device, device)}{how}: {quantity(speeds[fastest], 'tokens/s')} against "
+                text=f"`{model}` trains {times(compared.value)} ({within}) as fast on {names.get(fastest, fastest)} as "
+                f"on {names.get(device, device)}{how}: {quantity(speeds[fastest], 'tokens/s')} against "
                 f"{quantity(speeds[device], 'tokens/s')}.",
                 subjects=subjects(pair, "run"), withheld=unlike,
                 numbers={"ratio": compared.value, "low": compared.low, "high": compared.high},
@@ -244,8 +244,8 @@ def _prediction(cost_model: dict, names: dict[str, str]) -> Iterable[Claim]:
         for group, model in groups.items():
             error, n_fitted = model["leave_one_out_error"], model["n_fitted"]
             text = (
-                f"On {names.get(device, device)}, the step time of a cell in `{group}` is predicted with a mean absolute error "
-                f"of {percent(error)} by a cost model fitted on the {n_fitted - 1:,} others."
+                f"On {names.get(device, device)}, the step time of a cell in `{group}` is predicted with a mean "
+                f"absolute error of {percent(error)} by a cost model fitted on the {n_fitted - 1:,} others."
             )
             yield Claim(
                 topic="prediction", key=percent(error), within="mean absolute error", text=text,

@@ -5,9 +5,13 @@ Every threshold behind an adjective of the report stands here, in `THRESHOLDS`.
 
 import dataclasses
 import math
+import numbers
+import statistics
 from typing import Literal
 
 import pandas as pd
+
+from workflow_scripts.lib.quantities import is_missing
 
 THRESHOLDS = {
     "same": 0.02,  # an interval wholly within this fraction of one is called "same"
@@ -42,7 +46,7 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Ratio:
-    """A ratio of two estimates; its interval sets the ends of theirs against each other, so it errs to the wide side."""
+    """A ratio of two estimates; its interval sets the ends of theirs against each other, and so is rather too wide."""
 
     value: float
     low: float | None
@@ -64,14 +68,16 @@ def pool(rows: pd.DataFrame, column: str) -> Estimate | None:
     if rows.empty:
         return None
     stem, unit = next((column.removesuffix(u), u) for u in ("_tokens_per_s", "_s", "") if column.endswith(u))
-    low, high = (rows.get(f"{stem}_{end}{unit}", pd.Series(dtype=float)) for end in ("low", "high"))
-    known = len(low) == len(rows) and low.notna().all() and high.notna().all()
+    low, high = (
+        list(rows[f"{stem}_{end}{unit}"]) if f"{stem}_{end}{unit}" in rows else [None] for end in ("low", "high")
+    )
+    known = not any(is_missing(value) for value in (*low, *high))
     return Estimate(
-        value=float(rows[column].median()),
-        low=float(low.min()) if known else None,
-        high=float(high.max()) if known else None,
+        value=statistics.median(float(value) for value in rows[column]),
+        low=float(min(low)) if known else None,
+        high=float(max(high)) if known else None,
         n=len(rows),
-        records=tuple(str(record) for record in rows.get("record", pd.Series(dtype=object)).dropna()),
+        records=tuple(str(record) for record in rows["record"] if not is_missing(record)) if "record" in rows else (),
     )
 
 
@@ -103,39 +109,54 @@ def verdict(compared: Ratio, noise_floor: float | None = None) -> Verdict:
 
 
 def noise_floor(processes: pd.DataFrame, device: str) -> float | None:
-    """The largest spread between processes of one cell seen on a device, as a fraction; None if nothing was repeated."""
+    """The largest spread between processes of one cell on a device, as a fraction; None if nothing was repeated."""
     rows = processes[processes.device == device] if "device" in processes else processes
     spread = rows["spread"].dropna() if "spread" in rows else rows
     return None if spread.empty else float(spread.max())
 
 
 def effects(cells: pd.DataFrame) -> pd.DataFrame:
-    """Pairs cells that differ in one axis only and divides their throughputs.
+    """Pairs cells that differ in one axis only and divides their throughputs, repeats of a cell pooled.
 
     Returns:
-        One row a pair: device, model, axis, reference, value, ratio, low, high (of throughput), record_reference and
-        record. The reference is fp32, eager, or the smallest value of that model on that device.
+        One row a pair: device, model, attention and the axes that both share; axis, reference, value (of the axis that
+        they differ in); ratio, low, high (of throughput, value over reference); record_reference, record. The reference
+        is fp32, eager, or the smallest value of that model on that device.
     """
-    rows = []
     keys = ["device", "model", "attention", *AXES]
-    cells = cells.sort_values([*keys, "process"], kind="stable")
+    cells = cells[cells.throughput_tokens_per_s.notna()].sort_values([*keys, "process"], kind="stable")
+    pooled = {key: pool(rows, "throughput_tokens_per_s") for key, rows in cells.groupby(keys, sort=True)}
+    rows = []
     for axis in AXES:
-        others = [key for key in keys if key != axis]
-        for fixed, group in cells.groupby(others, sort=True):
-            by_value = {value: pool(same, "throughput_tokens_per_s") for value, same in group.groupby(axis)}
-            present = [value for value in by_value if by_value[value] is not None]
-            if len(present) < 2:
-                continue
-            order = _REFERENCE.get(axis, sorted(present))
-            reference = min(present, key=lambda value, order=order: order.index(value) if value in order else 99)
-            for value in present:
-                if value != reference:
-                    pair = ratio(by_value[value], by_value[reference])
-                    rows.append({
-                        **dict(zip(others, fixed, strict=True)), "axis": axis, "reference": str(reference),
-                        "value": str(value), "ratio": pair.value, "low": pair.low, "high": pair.high,
-                        "record_reference": by_value[reference].records[0] if by_value[reference].records else None,
-                        "record": by_value[value].records[0] if by_value[value].records else None,
-                    })  # fmt: skip
-    columns = [*keys, "reference", "value", "ratio", "low", "high", "record_reference", "record", "axis"]
-    return pd.DataFrame(rows, columns=columns).astype({"ratio": float, "low": float, "high": float})
+        place = keys.index(axis)
+        groups: dict[tuple, dict] = {}
+        for key, estimate in pooled.items():
+            groups.setdefault((*key[:place], *key[place + 1 :]), {})[key[place]] = estimate
+        for fixed, by_value in groups.items():
+            order = _REFERENCE.get(axis, sorted(by_value))
+            reference = min(
+                by_value, key=lambda value, order=order: order.index(value) if value in order else len(order)
+            )
+            for value in [value for value in by_value if value != reference]:
+                pair = ratio(by_value[value], by_value[reference])
+                rows.append({
+                    **dict(zip([key for key in keys if key != axis], fixed, strict=True)),
+                    "axis": axis, "reference": reference, "value": value,
+                    "ratio": pair.value, "low": pair.low, "high": pair.high,
+                    "record_reference": next(iter(by_value[reference].records), None),
+                    "record": next(iter(by_value[value].records), None),
+                })  # fmt: skip
+    columns = [*keys, "axis", "reference", "value", "ratio", "low", "high", "record_reference", "record"]
+    table = pd.DataFrame(rows, columns=columns).astype({"ratio": float, "low": float, "high": float})
+    return table.sort_values(["device", "axis", "value"], key=_in_order, kind="stable", ignore_index=True)
+
+
+def _in_order(column: pd.Series) -> pd.Series:
+    """Sorts axes as `AXES` has them, and values from the smallest or most exact on."""
+    if column.name == "axis":
+        return column.map(list(AXES).index)
+    if column.name == "value":
+        places = [value for order in _REFERENCE.values() for value in order]
+        numbered = {value: place for place, value in enumerate(places)}
+        return column.map(lambda v: v if isinstance(v, numbers.Integral) else numbered.get(v, len(places)))
+    return column

@@ -49,8 +49,8 @@ def draw(curves: pd.DataFrame, x: str, *, label: str, unit: float, what: str, fi
         n_seeds = int(curves.groupby(["device", "name", "treatment"]).seed.nunique().max())
         caption = (
             f"Loss over {what}, from the height of the first evaluation down: points are validation loss, the mean of "
-            f"{plural(n_seeds, 'seed')}, and bands reach from the lowest to the highest seed; thin lines are the training "
-            f"loss of each seed.{panels.left_out}"
+            f"{plural(n_seeds, 'seed')}, and bands reach from the lowest to the highest seed; thin lines are the "
+            f"training loss of each seed.{panels.left_out}"
         )
         alt = f"Curves of loss over {what} for {', '.join(plotting.short(name) for name in styles)}."
         plotting.save(canvas, figure, caption=caption, alt=alt)

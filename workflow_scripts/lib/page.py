@@ -23,9 +23,10 @@ from workflow_scripts.lib.quantities import MISSING, count, digits, is_missing, 
 class Column:
     """One column of a table: where its values come from and how they are printed.
 
-    `kind` is text, count, number, loss, ratio, percent, status, record, or a unit that scales (`s`, `bytes`, `tokens/s`,
-    `FLOP/s`); with `low` and `high` a column holds the interval between two others. Measured columns are the ones that
-    a failed row has no values in. An axis is left out of the rows, and told once, if they all agree in it.
+    `kind` is text, count, number, loss, ratio, percent, status, record, or a unit that scales (`s`, `bytes`,
+    `tokens/s`, `FLOP/s`); with `low` and `high` a column holds the interval of `name` that two others span. Measured
+    columns are the ones that a failed row has no values in. An axis is left out of the rows, and told once, if they all
+    agree in it.
     """
 
     name: str
@@ -69,8 +70,9 @@ def environment(templates: Path) -> jinja2.Environment:
 
 
 def prose(text: str) -> Markup:
-    """Escapes a sentence and sets what stands between backticks as code."""
-    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(plain(text))))
+    """Escapes a sentence, sets what stands between backticks as code, and keeps an interval's ends on one line."""
+    text = re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(plain(text)))
+    return Markup(re.sub(r"\d[\d.,]*–\d[\d.,]*\d", r'<span class="span">\g<0></span>', text))
 
 
 def plain(text: object) -> str:
@@ -149,9 +151,7 @@ def _printer(column: Column, rows: pd.DataFrame) -> tuple[Callable[[dict], str],
         scale, unit = unit_for(rows[column.low], column.kind)
         return (
             lambda row: (
-                MISSING
-                if is_missing(row.get(column.low)) and is_missing(row.get(column.name))
-                else span(row.get(column.low), row.get(column.high), scale)
+                MISSING if is_missing(row.get(column.name)) else span(row.get(column.low), row.get(column.high), scale)
             )
         ), unit
     if column.kind in ("text", "status", "record"):

@@ -19,6 +19,7 @@ import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
 matplotlib.use("svg")
@@ -35,6 +36,7 @@ _FALLBACK = {
 }  # fmt: skip
 WIDTH = 7.6  # inches; 547 points wide in the SVG
 MAX_PANELS = 12
+MAX_LEGEND = 18
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _STYLE = {
     "axes.edgecolor": FAINT, "axes.grid": True, "axes.labelcolor": MUTED, "axes.labelsize": 8.5, "axes.linewidth": 0.7,
@@ -44,7 +46,8 @@ _STYLE = {
     "figure.constrained_layout.hspace": 0.08, "font.family": "DejaVu Sans", "font.size": 8.5, "grid.alpha": 0.35,
     "grid.color": FAINT, "grid.linewidth": 0.5, "legend.fontsize": 8.5, "legend.frameon": False,
     "lines.linewidth": 1.5, "lines.markersize": 4.5, "path.simplify": True, "path.simplify_threshold": 0.3,
-    "svg.fonttype": "none", "text.color": INK, "text.parse_math": False, "xtick.color": FAINT, "xtick.labelcolor": MUTED,
+    "svg.fonttype": "none", "text.color": INK, "text.parse_math": False, "xtick.color": FAINT,
+    "xtick.labelcolor": MUTED,
     "xtick.labelsize": 8, "xtick.major.size": 3, "xtick.minor.size": 0, "ytick.color": FAINT, "ytick.labelcolor": MUTED,
     "ytick.labelsize": 8, "ytick.major.size": 0, "ytick.minor.size": 0,
 }  # fmt: skip
@@ -98,16 +101,23 @@ def short(text: object, length: int = 34) -> str:
     return plain if len(plain) <= length else plain[: length - 1].rstrip() + "…"
 
 
-def legend(figure: Figure, axes: Sequence[Axes], columns: int = 6) -> None:
-    """Puts one legend for all panels above them, if there is more than one series to tell apart."""
+def legend(figure: Figure, axes: Sequence[Axes]) -> None:
+    """Puts one legend for all panels above them, if there is more than one series to tell apart.
+
+    It names `MAX_LEGEND` series at most, and says how many more there are.
+    """
     entries: dict[str, object] = {}
     for axis in axes:
         for handle, text in zip(*axis.get_legend_handles_labels(), strict=True):
             entries.setdefault(text, handle)
+    spare = len(entries) - MAX_LEGEND
+    if spare > 0:
+        entries = dict(list(entries.items())[:MAX_LEGEND]) | {f"and {spare} more": Line2D([], [], linestyle="")}
     if len(entries) > 1:
+        longest = max(len(text) for text in entries)
         figure.legend(
-            list(entries.values()), list(entries), loc="outside upper left", ncols=min(columns, len(entries)),
-            handlelength=1.6, columnspacing=1.4, borderaxespad=0.2,
+            list(entries.values()), list(entries), loc="outside upper left", handlelength=1.6, columnspacing=1.4,
+            borderaxespad=0.2, ncols=min(6 if longest < 14 else 4 if longest < 24 else 3, len(entries)),
         )  # fmt: skip
 
 
@@ -122,7 +132,7 @@ def plain(value: float) -> str:
 
 
 def log_axis(axis: Axis, values: Iterable[float], base: float = 10) -> None:
-    """Makes an x or y axis (`ax.xaxis`) logarithmic, with a handful of ticks at round values within the data's reach."""
+    """Makes an x or y axis (`ax.xaxis`) logarithmic, with a handful of ticks at round values in reach."""
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log", base=base)
     values = sorted({float(value) for value in values if value > 0})
     axis.set_major_locator(NullLocator())
@@ -132,7 +142,7 @@ def log_axis(axis: Axis, values: Iterable[float], base: float = 10) -> None:
 
 
 def _round_values(low: float, high: float) -> list[float]:
-    """Chooses round values in a range, evenly spread on a logarithmic axis: powers of ten first, then what fills gaps."""
+    """Chooses round values in a range, evenly spread in logarithm: powers of ten first, then what fills gaps."""
     low, high = low / 1.05, high * 1.05
     room = max(math.log10(high / low), 0.02) / 5.5
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)

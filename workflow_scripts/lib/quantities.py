@@ -1,4 +1,4 @@
-"""Numbers as a reader sees them: with a unit, to the digits that carry meaning, and never a zero for what is missing."""
+"""Numbers as a reader sees them: with units, to the digits that carry meaning, never a zero for what is missing."""
 
 import math
 from collections.abc import Iterable
@@ -13,11 +13,11 @@ _SCALES = {"s": _SECONDS, "bytes": _BYTES, "FLOP/s": _LARGE, "FLOPs": _LARGE, "t
 
 def is_missing(value: object) -> bool:
     """Whether there is no value: None, an empty text, or a number that is not finite."""
-    return value is None or value == "" or (isinstance(value, float) and not math.isfinite(value))
+    return value is None or value == "" or (isinstance(value, float) and not math.isfinite(value))  # NaN of pandas, too
 
 
 def digits(value: float, significant: int = 3) -> str:
-    """Prints a number to at least `significant` digits, all of those before the point included: 0.0123, 12.3, 12,345."""
+    """Prints a number to at least `significant` digits, and all those before the point: 0.0123, 12.3, 12,345."""
     if value == 0:
         return "0"
     decimals = max(0, significant - 1 - math.floor(math.log10(abs(value))))
@@ -34,10 +34,9 @@ def unit_for(values: Iterable[float | None], unit: str) -> tuple[float, str]:
     if scales is None:
         return 1.0, unit
     middle = present[len(present) // 2] if present else 1.0
-    for scale, name in scales:
-        # Minutes and up only once there are two of them, so that 90 s stays 90 s.
-        if middle >= scale * (2 if unit == "s" and scale >= 60 else 0.9995):
-            break
+    # Minutes and up only once there are two of them, so that 90 s stays 90 s.
+    large_enough = (pair for pair in scales if middle >= pair[0] * (2 if unit == "s" and pair[0] >= 60 else 0.9995))
+    scale, name = next(large_enough, scales[-1])
     if scales is _LARGE:
         name = f"{name} {unit}".strip() if unit.startswith("tokens") else name + unit
     return scale, name

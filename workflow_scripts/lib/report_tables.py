@@ -19,11 +19,11 @@ STEP = [
 TIME = [
     Column(name="step_time_s", title="step time", kind="s", measured=True),
     Column(
-        name="step_time_interval", title="interval", kind="s", low="step_time_low_s", high="step_time_high_s", measured=True
+        name="step_time_s", title="interval", kind="s", low="step_time_low_s", high="step_time_high_s", measured=True
     ),
     Column(name="throughput_tokens_per_s", title="throughput", kind="tokens/s", measured=True),
     Column(
-        name="throughput_interval", title="interval", kind="tokens/s", low="throughput_low_tokens_per_s",
+        name="throughput_tokens_per_s", title="interval", kind="tokens/s", low="throughput_low_tokens_per_s",
         high="throughput_high_tokens_per_s", measured=True,
     ),
     Column(name="achieved_flop_per_s", title="rate", kind="FLOP/s", measured=True),

@@ -1,0 +1,145 @@
+"""The figures: what they draw from ordinary and broken tables, and what kind of SVG they leave."""
+
+import importlib
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from tests import example_tables
+from workflow_scripts.lib import csv_tables, plotting, quantities
+
+INPUTS = {
+    "comparison": ("runs", "processes"), "throughput": ("cells",), "effects": ("cells",), "step_time": ("cells",),
+    "expected": ("cells",), "memory": ("cells",), "first_steps": ("cells",), "selection": ("selection",),
+    "loss_over_tokens": ("curves",), "loss_over_time": ("curves",), "gradient_norm": ("curves",),
+    "step_series": ("curves",), "operators": ("operators",),
+}  # fmt: skip
+
+
+def draw(name: str, paths: dict[str, Path], folder: Path) -> tuple[str, pd.DataFrame]:
+    """Runs one figure's script and returns its SVG and the table of what it drew."""
+    script = importlib.import_module(f"workflow_scripts.draw_{name}")
+    inputs = {key: [paths[key]] if key == "selection" else paths[key] for key in INPUTS[name]}
+    figure, data = folder / f"{name}.svg", folder / f"{name}.csv"
+    script.main(**inputs, figure=figure, data=data, spec={})
+    return figure.read_text(encoding="utf-8"), csv_tables.read(data)
+
+
+def all_failed() -> dict[str, pd.DataFrame]:
+    """The tables of a study in which nothing could be measured."""
+    cells = example_tables.cells()
+    every = dict.fromkeys(cells.cell, "oom")
+    runs = example_tables.runs().assign(status="error", step_time_s=None, throughput_tokens_per_s=None)
+    empty = {name: getattr(example_tables, name)().head(0) for name in ("curves", "operators", "processes")}
+    return {"cells": example_tables.cells(failures=every), "runs": runs, **empty}
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_a_figure_stands_alone_says_what_it_shows_and_takes_the_pages_colours(name, tmp_path):
+    svg, drawn = draw(name, example_tables.write_study(tmp_path, n_devices=2), tmp_path)
+    root = ET.fromstring(svg)
+    assert root.get("role") == "img"
+    assert root.get("aria-label")
+    assert root.get("data-caption")
+    assert len(drawn) > 0
+    assert "var(--ink," in svg
+    assert not re.search(r"#0[ab]000\d", svg), "a stand-in colour was left in"
+    assert not re.search(r'(?:href|src)="(?!#)', svg)
+    assert "<script" not in svg
+
+
+@pytest.mark.parametrize("name", sorted(set(INPUTS) - {"selection"}))
+def test_a_figure_without_data_says_why(name, tmp_path):
+    svg, drawn = draw(name, example_tables.write_study(tmp_path, **all_failed()), tmp_path)
+    assert "Nothing to draw: " in "".join(ET.fromstring(svg).itertext())
+    assert len(drawn) == 0
+
+
+def test_a_study_that_names_its_models_has_no_selection_to_draw(tmp_path):
+    from workflow_scripts import draw_selection
+
+    draw_selection.main(selection=[], figure=tmp_path / "selection.svg", data=tmp_path / "selection.csv", spec={})
+    assert "selects none" in (tmp_path / "selection.svg").read_text()
+
+
+@pytest.mark.parametrize("name", ["throughput", "loss_over_tokens", "operators"])
+def test_the_same_tables_give_the_same_bytes(name, tmp_path):
+    paths = example_tables.write_study(tmp_path)
+    assert draw(name, paths, tmp_path / "a")[0] == draw(name, paths, tmp_path / "b")[0]
+
+
+def test_ids_of_two_figures_in_one_page_do_not_clash(tmp_path):
+    paths = example_tables.write_study(tmp_path)
+    first, second = (
+        set(re.findall(r' id="([^"]+)"', draw(n, paths, tmp_path)[0])) for n in ("throughput", "step_time")
+    )
+    assert first
+    assert not first & second
+
+
+def test_names_from_outside_are_text_and_never_markup_or_mathematics(tmp_path):
+    cells = example_tables.cells()
+    cells["model"] = cells.model.replace({"narrow": 'x"><script>alert(1)</script> $\\frac{ #0a0001 1.23456'})
+    svg, drawn = draw("throughput", example_tables.write_study(tmp_path, cells=cells), tmp_path)
+    assert "<script" not in svg
+    assert "1.23456" in plotting.short(drawn.model.iloc[-1], 99) + "".join(ET.fromstring(svg).itertext())
+
+
+def test_what_was_not_measured_is_not_drawn(tmp_path):
+    failed = "wide-b8-t64-fp32"
+    paths = example_tables.write_study(tmp_path, cells=example_tables.cells(failures={failed: "timeout"}))
+    _, drawn = draw("throughput", paths, tmp_path)
+    assert failed not in set(drawn.cell)
+    assert drawn.throughput_tokens_per_s.notna().all()
+
+
+def test_missing_intervals_leave_points_without_bars(tmp_path):
+    cells = example_tables.cells().assign(throughput_low_tokens_per_s=None, throughput_high_tokens_per_s=None)
+    svg, drawn = draw("throughput", example_tables.write_study(tmp_path, cells=cells), tmp_path)
+    assert len(drawn) == len(cells)
+    assert "data-caption" in svg
+
+
+def test_spikes_are_marked_by_the_threshold(tmp_path):
+    _, drawn = draw("step_series", example_tables.write_study(tmp_path), tmp_path)
+    assert set(drawn[drawn.spike].step) == {1, 311}
+
+
+def test_many_panels_are_bounded_and_the_rest_is_told(tmp_path):
+    curves = pd.concat([example_tables.curves(n_rows=12).assign(treatment=f"t{i:02d}") for i in range(15)])
+    svg, drawn = draw("gradient_norm", example_tables.write_study(tmp_path, curves=curves), tmp_path)
+    assert drawn.treatment.nunique() == plotting.MAX_PANELS
+    assert "3\u00a0further panels" in svg
+
+
+def test_an_empty_field_is_missing_and_the_word_na_is_a_name(tmp_path):
+    path = tmp_path / "table.csv"
+    path.write_text("device,model,step_time_s\nNA,null,\ncpu,,0.5\n")
+    table = csv_tables.read(path)
+    assert list(table.device) == ["NA", "cpu"]
+    assert table.model.iloc[1] is None
+    assert quantities.quantity(table.step_time_s.iloc[0], "s") == "not measured"
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0315, "s", "31.5\u00a0ms"), (90.0, "s", "90.0\u00a0s"), (600.0, "s", "10.0\u00a0min"),
+        (0.9999, "s", "1.00\u00a0s"),
+        (2.5 * 2**30, "bytes", "2.50\u00a0GiB"), (33012.0, "tokens/s", "33.0k\u00a0tokens/s"),
+        (None, "bytes", "not measured"),
+        (float("nan"), "s", "not measured"), (0.0, "s", "0\u00a0s"), (950.0, "tokens/s", "950\u00a0tokens/s"),
+    ],
+)  # fmt: skip
+def test_quantities_carry_their_unit(value, unit, text):
+    assert quantities.quantity(value, unit) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.01234, "0.0123"), (9.996, "10.0"), (123456.7, "123,457"), (-0.5, "−0.500")]
+)
+def test_digits(value, text):
+    assert quantities.digits(value) == text
