@@ -17,7 +17,7 @@ from workflow_scripts.lib.audit.claims import (
 )
 from workflow_scripts.lib.audit.comparisons import twin_groups
 from workflow_scripts.lib.audit.findings import words
-from workflow_scripts.lib.audit.frames import LOSSES, measured
+from workflow_scripts.lib.audit.frames import LOSSES, each, measured
 from workflow_scripts.lib.audit.wording import percent, quantity, signed
 
 # What a word may mean: the largest change, in per cent, that it can stand for.
@@ -126,7 +126,7 @@ def check_consistent(claim: Claim, tables: Tables) -> Verdict:
     column = claim["column"]
     rows = measured(pick(tables[claim["table"]].rows, claim.get("rows")), column)
     stated = parse(str(claim["stated"])).value
-    off = {row.label: row[column] / stated - 1 for _, row in rows.iterrows()}
+    off = {row.label: row[column] / stated - 1 for row in each(rows)}
     told = ", ".join(
         f"{label} {row:g} ({percent(1 + off[label])})" for label, row in zip(rows.label, rows[column], strict=True)
     )

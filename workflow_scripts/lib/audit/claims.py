@@ -13,7 +13,7 @@ import pandas as pd
 
 from workflow_scripts.lib.audit.arithmetic import parse
 from workflow_scripts.lib.audit.findings import Finding, Severity, has_any, words
-from workflow_scripts.lib.audit.frames import value
+from workflow_scripts.lib.audit.frames import Row, each, value
 
 Holds = Literal["holds", "does not hold", "cannot be said"]
 SEVERITY: dict[str, Severity] = {"does not hold": "error", "cannot be said": "note"}
@@ -85,19 +85,19 @@ def pick(rows: pd.DataFrame, match: dict[str, Any] | None) -> pd.DataFrame:
 
 
 def pairs(
-    rows: pd.DataFrame, one: dict[str, Any], other: dict[str, Any], each: list[str]
-) -> Iterator[tuple[str, pd.Series, pd.Series]]:
-    """Pairs (name, row of `one`, row of `other`) that agree in the columns `each`."""
+    rows: pd.DataFrame, one: dict[str, Any], other: dict[str, Any], same: list[str]
+) -> Iterator[tuple[str, Row, Row]]:
+    """Pairs (name, row of `one`, row of `other`) that agree in the columns `same`."""
     left, right = pick(rows, one), pick(rows, other)
-    for (_, a), (_, b) in itertools.product(left.iterrows(), right.iterrows()):
-        if a.name != b.name and all(value(a, column) == value(b, column) for column in each):
-            yield ", ".join(str(a[column]) for column in each) or str(b.get("label", "")), a, b
+    for a, b in itertools.product(each(left), each(right)):
+        if a.index != b.index and all(value(a, column) == value(b, column) for column in same):
+            yield ", ".join(str(a[column]) for column in same) or str(b.get("label", "")), a, b
 
 
-def ratio_interval(table: Table, column: str, a: pd.Series, b: pd.Series) -> tuple[float, float, float]:
+def ratio_interval(table: Table, column: str, a: Row, b: Row) -> tuple[float, float, float]:
     """b / a with the interval that the printed digits leave: (ratio, low, high)."""
     known = column in table.half_units.columns
-    da, db = (float(table.half_units[column].get(row.name, 0.0)) if known else 0.0 for row in (a, b))
+    da, db = (float(table.half_units[column].get(row.index, 0.0)) if known else 0.0 for row in (a, b))
     x, y = float(a[column]), float(b[column])
     return y / x, (y - db) / (x + da), (y + db) / (x - da)
 

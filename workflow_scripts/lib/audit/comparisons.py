@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from workflow_scripts.lib.audit.findings import Seen, has_any, rule
-from workflow_scripts.lib.audit.frames import LOSSES, alike, first_of, has, measured, value
+from workflow_scripts.lib.audit.frames import LOSSES, Row, alike, each, first_of, has, measured, value
 from workflow_scripts.lib.audit.treatments import CHANGED_BY_TREATMENT
 from workflow_scripts.lib.audit.wording import count, percent, scaled, seconds, times
 
@@ -49,22 +49,22 @@ def unequal_tokens(table: pd.DataFrame) -> Iterator[Seen]:
             yield Seen(row.label, text, numbers)
 
 
-def _against_reference(rows: pd.DataFrame) -> Iterator[tuple[pd.Series, pd.Series]]:
+def _against_reference(rows: pd.DataFrame) -> Iterator[tuple[pd.Series, Row]]:
     """Pairs (reference, row): treatments against the model's baseline or most usual batch, models against the first.
 
     Without a baseline, a row is compared with the row of equal model that shares the optimizer and precision.
     """
     if not has(rows, "treatment"):
-        yield from ((rows.iloc[0], row) for _, row in rows.iloc[1:].iterrows())
+        yield from ((rows.iloc[0], row) for row in each(rows.iloc[1:]))
         return
     by = [column for column in ("device", "model", "name", "seed") if has(rows, column)]
     for _, group in rows.groupby(by, sort=False, dropna=False) if by else [((), rows)]:
         reference = baseline_of(group)
         if reference is not None:
-            yield from ((reference, row) for index, row in group.iterrows() if index != reference.name)
+            yield from ((reference, row) for row in each(group) if row.index != reference.name)
             continue
         usual = group.n_tokens.mode().iloc[0]
-        for _, row in group[group.n_tokens != usual].iterrows():
+        for row in each(group[group.n_tokens != usual]):
             same = group[(group.n_tokens == usual)]
             for column in ("optimizer", "precision", "accumulation"):
                 if has(group, column):
@@ -73,7 +73,7 @@ def _against_reference(rows: pd.DataFrame) -> Iterator[tuple[pd.Series, pd.Serie
                 yield same.iloc[0], row
     baselines = rows[rows.treatment.astype(str).str.lower().isin(BASELINES)]
     if "model" in rows.columns and len(baselines) > 1 and baselines.model.nunique() == len(baselines):
-        yield from ((baselines.iloc[0], row) for _, row in baselines.iloc[1:].iterrows())
+        yield from ((baselines.iloc[0], row) for row in each(baselines.iloc[1:]))
 
 
 @rule(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from workflow_scripts.lib.audit.findings import Seen, has_any, rule, words
-from workflow_scripts.lib.audit.frames import IDENTITY, LABELS, first_of, has, measured, value
+from workflow_scripts.lib.audit.frames import IDENTITY, LABELS, Row, each, first_of, has, measured, value
 from workflow_scripts.lib.audit.wording import percent, seconds
 
 STEP_TIMES = ("step_time_s", "step_time_mean_s")
@@ -73,7 +73,7 @@ def numbers_lost(table: pd.DataFrame) -> Iterator[Seen]:
     applies=("status",),
 )
 def no_result(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "status").iterrows():
+    for row in each(measured(table, "status")):
         if row.status != "ok":
             reason = value(row, "reason")
             yield Seen(row.label, f"{row.status}" + (f": {reason}" if reason else ""), {"status": row.status})
@@ -106,8 +106,8 @@ def tables_disagree(tables: dict[str, pd.DataFrame]) -> Iterator[Seen]:
     }
     for (name, one), (other_name, other) in itertools.combinations(timed.items(), 2):
         a, b = first_of(one, STEP_TIMES), first_of(other, STEP_TIMES)
-        for _, row in _warmest(measured(one, a)).iterrows():
-            same = [candidate for _, candidate in measured(other, b).iterrows() if _compatible(row, candidate)]
+        for row in each(_warmest(measured(one, a))):
+            same = [candidate for candidate in each(measured(other, b)) if _compatible(row, candidate)]
             if same:
                 nearest = min(same, key=lambda candidate: abs(candidate[b] / row[a] - 1))
                 ratio = nearest[b] / row[a]
@@ -122,7 +122,7 @@ def _warmest(rows: pd.DataFrame) -> pd.DataFrame:
     return rows[rows.warmup_steps == rows.warmup_steps.max()] if has(rows, "warmup_steps") else rows
 
 
-def _compatible(one: pd.Series, other: pd.Series) -> bool:
+def _compatible(one: Row, other: Row) -> bool:
     """Whether no stated condition tells the rows apart, and model and mode are the same."""
     for column in (*LABELS, *IDENTITY):
         a, b = value(one, column), value(other, column)

@@ -5,7 +5,9 @@ a printed table has fewer of them, and some that only it needs. Columns of `IDEN
 what came out.
 """
 
+import itertools
 from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
 
@@ -33,6 +35,26 @@ SIZES = {
 }
 
 
+class Row(dict[str, Any]):
+    """A row's values by column, also as attributes; `index` is its index in the table."""
+
+    def __init__(self, index: Any, values: dict[Any, Any]) -> None:
+        super().__init__(values)
+        self.index = index
+
+    def __getattr__(self, column: str) -> Any:
+        try:
+            return self[column]
+        except KeyError:
+            raise AttributeError(column) from None
+
+
+def each(table: pd.DataFrame) -> Iterator[Row]:
+    """The rows of a table, some ten times faster than `iterrows`."""
+    for index, values in zip(table.index, table.to_dict("records"), strict=True):
+        yield Row(index, values)
+
+
 def has(table: pd.DataFrame, *columns: str) -> bool:
     """Whether each column is there with a value in some row."""
     return all(column in table.columns and bool(table[column].notna().any()) for column in columns)
@@ -55,7 +77,7 @@ def all_of(table: pd.DataFrame, columns: tuple[str, ...]) -> list[str]:
     return [column for column in columns if has(table, column)]
 
 
-def value(row: pd.Series, column: str) -> object | None:
+def value(row: "Row | pd.Series", column: str) -> Any:
     """The row's value, or None where it is missing."""
     found = row.get(column)
     return None if found is None or pd.isna(found) else found
@@ -68,28 +90,39 @@ def working(table: pd.DataFrame) -> pd.DataFrame:
 
 def alike(table: pd.DataFrame, but: tuple[str, ...]) -> Iterator[pd.DataFrame]:
     """Groups of at least two rows that are the same configuration in everything but the columns `but`."""
-    if has(table, "n_layer", "n_embd"):  # the shape says which model it is, whatever it is called
-        but = (*but, *LABELS) if any(column in but for column in ("sequence_length", *SHAPE)) else but
-    keys = [column for column in IDENTITY if column in table.columns and column not in but]
+    keys = _keys(table, but)
     groups = [table] if not keys else [group for _, group in table.groupby(keys, dropna=False, sort=False)]
     yield from (group for group in groups if len(group) > 1)
 
 
-def neighbours(table: pd.DataFrame, axis: str, *columns: str) -> Iterator[tuple[pd.Series, pd.Series]]:
+def alike_rows(table: pd.DataFrame, but: tuple[str, ...]) -> Iterator[list[Row]]:
+    """The same groups as lists of rows, for tables of many small groups."""
+    keys = _keys(table, but)
+    groups: dict[tuple[Any, ...], list[Row]] = {}
+    for row in each(table):
+        groups.setdefault(tuple(value(row, column) for column in keys), []).append(row)
+    yield from (group for group in groups.values() if len(group) > 1)
+
+
+def _keys(table: pd.DataFrame, but: tuple[str, ...]) -> list[str]:
+    if has(table, "n_layer", "n_embd") and any(column in but for column in ("sequence_length", *SHAPE)):
+        but = (*but, *LABELS)  # the shape says which model it is, whatever it is called
+    return [column for column in IDENTITY if column in table.columns and column not in but]
+
+
+def neighbours(table: pd.DataFrame, axis: str, *columns: str) -> Iterator[tuple[Row, Row]]:
     """Pairs of adjacent rows (smaller, larger) along an axis of size, both with values in `columns`.
 
     Along `n_params` the larger model must have at least as many layers and at least the width of the smaller one:
     a wide and a deep model are not in order.
     """
-    rows = measured(table, axis, *columns)
-    for group in alike(rows, SIZES[axis]):
-        ordered = group.sort_values(axis, kind="stable")
-        for smaller, larger in zip(ordered.iloc[:-1].iterrows(), ordered.iloc[1:].iterrows(), strict=True):
-            if larger[1][axis] > smaller[1][axis] and dominates(larger[1], smaller[1]):
-                yield smaller[1], larger[1]
+    for group in alike_rows(measured(table, axis, *columns), SIZES[axis]):
+        for smaller, larger in itertools.pairwise(sorted(group, key=lambda row: row[axis])):
+            if larger[axis] > smaller[axis] and dominates(larger, smaller):
+                yield smaller, larger
 
 
-def dominates(larger: pd.Series, smaller: pd.Series) -> bool:
+def dominates(larger: Row, smaller: Row) -> bool:
     """Whether no dimension of the model is smaller; models whose shape is unknown are taken to be in order."""
     pairs = [(value(larger, column), value(smaller, column)) for column in ("n_layer", "n_embd")]
     return all(a is None or b is None or a >= b for a, b in pairs)
@@ -107,7 +140,7 @@ def with_labels(table: pd.DataFrame) -> pd.DataFrame:
             chosen.append(column)
     chosen = chosen or known[:1]
     names = [", ".join(_say(column, row[column]) for column in chosen if value(row, column) is not None)
-             for _, row in table.iterrows()]  # fmt: skip
+             for row in each(table)]  # fmt: skip
     return table.assign(label=[name or f"row {number}" for number, name in enumerate(names, 1)])
 
 
@@ -117,7 +150,7 @@ def _say(column: str, found: object) -> str:
     return f"{SPOKEN.get(column, column)} {found}" if isinstance(found, int) else str(found)
 
 
-def work(row: pd.Series) -> tuple[float, str] | None:
+def work(row: Row) -> tuple[float, str] | None:
     """FLOPs of the row's step and how they were counted: exact, or six per parameter and token; None if unknown.
 
     Source of the approximation: Kaplan et al. 2020, section 2.1.

@@ -7,7 +7,7 @@ import pandas as pd
 
 from workflow_scripts.lib.audit.comparisons import baseline_of
 from workflow_scripts.lib.audit.findings import Seen, rule, words
-from workflow_scripts.lib.audit.frames import LOSSES, MEMORIES, all_of, first_of, has, measured
+from workflow_scripts.lib.audit.frames import LOSSES, MEMORIES, all_of, each, first_of, has, measured
 from workflow_scripts.lib.audit.wording import count, percent, scaled
 
 LABEL_TOLERANCE = 0.05
@@ -32,7 +32,7 @@ _SIZE_IN_NAME = re.compile(r"^~?(\d+(?:\.\d+)?)\s*([MB])$", re.IGNORECASE)
 def label_against_count(table: pd.DataFrame) -> Iterator[Seen]:
     if not has(table, "n_params_counted"):
         return
-    for _, row in measured(table, "n_params_counted").iterrows():
+    for row in each(measured(table, "n_params_counted")):
         named = _SIZE_IN_NAME.match(str(row.model).strip())
         label = float(named[1]) * {"M": 1e6, "B": 1e9}[named[2].upper()] if named else None
         stated = row.get("n_params_printed")
@@ -130,6 +130,6 @@ def interactions(table: pd.DataFrame, column: str) -> dict[str, dict[str, float]
     applies=("in_grid",),
 )
 def outside_grid(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "in_grid").iterrows():
+    for row in each(measured(table, "in_grid")):
         if str(row.in_grid).lower() in ("no", "false"):
             yield Seen(row.label, "lies outside the measured grid")

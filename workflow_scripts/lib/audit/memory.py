@@ -6,7 +6,19 @@ from collections.abc import Iterator
 import pandas as pd
 
 from workflow_scripts.lib.audit.findings import Seen, rule, words
-from workflow_scripts.lib.audit.frames import MEMORIES, SIZES, alike, all_of, first_of, has, measured, neighbours, value
+from workflow_scripts.lib.audit.frames import (
+    MEMORIES,
+    SIZES,
+    Row,
+    alike,
+    all_of,
+    each,
+    first_of,
+    has,
+    measured,
+    neighbours,
+    value,
+)
 from workflow_scripts.lib.audit.wording import count, percent, scaled, times
 
 FALL, PROCESS_FALL = 0.01, 0.10
@@ -60,7 +72,7 @@ def memory_quantity(table: pd.DataFrame) -> Iterator[Seen]:
     applies=("peak_allocated_bytes", "peak_reserved_bytes"),
 )
 def memory_order(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "peak_allocated_bytes", "peak_reserved_bytes").iterrows():
+    for row in each(measured(table, "peak_allocated_bytes", "peak_reserved_bytes")):
         if row.peak_allocated_bytes > row.peak_reserved_bytes:
             a, r = row.peak_allocated_bytes, row.peak_reserved_bytes
             yield Seen(row.label, f"allocated {scaled(a, 'B')} exceeds reserved {scaled(r, 'B')}", {"ratio": a / r})
@@ -74,7 +86,7 @@ def memory_order(table: pd.DataFrame) -> Iterator[Seen]:
     OVER_LIMIT=OVER_LIMIT,
 )
 def near_limit(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "peak_reserved_bytes", "device_memory_bytes").iterrows():
+    for row in each(measured(table, "peak_reserved_bytes", "device_memory_bytes")):
         share = row.peak_reserved_bytes / row.device_memory_bytes
         if share > OVER_LIMIT:
             yield Seen(row.label, f"reserves {100 * share:.0f} % of the device's memory", {"share": share})
@@ -168,7 +180,7 @@ def saving_bounded(table: pd.DataFrame) -> Iterator[Seen]:
             yield Seen(least.label, text, numbers)
 
 
-def state_copies(row: pd.Series) -> float | None:
+def state_copies(row: Row) -> float | None:
     """Copies of the parameters that the row's optimizer keeps as state; None where it is not known."""
     name = str(value(row, "optimizer") or "").lower().split(",")[0].strip()
     if name == "sgd" and value(row, "momentum"):

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from workflow_scripts.lib.audit.findings import Seen, rule
-from workflow_scripts.lib.audit.frames import has, measured
+from workflow_scripts.lib.audit.frames import each, has, measured
 from workflow_scripts.lib.audit.wording import percent, seconds
 from workflow_scripts.lib.audit.wording import rows as count_rows
 
@@ -44,7 +44,7 @@ def shares_sum(table: pd.DataFrame) -> Iterator[Seen]:
     applies=("operator", "n_calls", "n_layer"),
 )
 def calls_per_layer(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "n_calls", "n_layer").iterrows():
+    for row in each(measured(table, "n_calls", "n_layer")):
         per_layer = row.n_calls / row.n_layer
         matrix = any(word in str(row.operator) for word in ("gemm", "matmul", "mm_"))
         if matrix and row.n_calls % row.n_layer:
@@ -65,7 +65,7 @@ def calls_per_layer(table: pd.DataFrame) -> Iterator[Seen]:
     PRODUCT=PRODUCT,
 )
 def calls_times_mean(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "n_calls", "call_time_s", "total_time_s").iterrows():
+    for row in each(measured(table, "n_calls", "call_time_s", "total_time_s")):
         ratio = row.n_calls * row.call_time_s / row.total_time_s
         if abs(ratio - 1) > PRODUCT:
             text = f"{row.n_calls:.0f} calls of {seconds(row.call_time_s)} are {percent(ratio)} off the total"
@@ -80,7 +80,7 @@ def calls_times_mean(table: pd.DataFrame) -> Iterator[Seen]:
     SPREAD=SPREAD,
 )
 def process_spread(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "spread").iterrows():
+    for row in each(measured(table, "spread")):
         if row.spread > SPREAD:
             text = f"medians of {row.n_processes:.0f} processes spread by {100 * row.spread:.1f} %"
             yield Seen(row.label, text, {"spread": row.spread, "n_processes": row.n_processes})

@@ -9,6 +9,8 @@ from typing import Any
 
 import pandas as pd
 
+from workflow_scripts.lib.audit.frames import Row, each
+
 # Parts of a run's spec that leave every product and sum as it was, so that an equal loss is right.
 SAME_ARITHMETIC = ("id", "treatment", "checkpointing", "execution", "attention")
 QUANTITIES = {"non_embedding": "n_params_non_embedding", "total": "n_params", "flops_per_token": "flops_per_token"}
@@ -71,8 +73,8 @@ def _measured(table: pd.DataFrame, devices: pd.DataFrame, records: dict[str, dic
             table[name] = table["device"].map(on_device)
     # A run's step times leave out its first step.
     table["warmup_steps"] = table["n_cold"] if "n_cold" in table.columns else 1
-    observed = [_observed(records.get(str(path), {}), row) for path, (_, row) in
-                zip(table.get("record", pd.Series("", index=table.index)), table.iterrows(), strict=True)]  # fmt: skip
+    observed = [_observed(records.get(str(path), {}), row) for path, row in
+                zip(table.get("record", pd.Series("", index=table.index)), each(table), strict=True)]  # fmt: skip
     seen = pd.DataFrame(observed, index=table.index)
     table = pd.concat([table.drop(columns=table.columns.intersection(seen.columns)), seen], axis=1)
     table["memory_quantity"] = "allocated"
@@ -81,7 +83,7 @@ def _measured(table: pd.DataFrame, devices: pd.DataFrame, records: dict[str, dic
     return table.assign(isolation="one process a cell")
 
 
-def _observed(record: dict[str, Any], row: pd.Series) -> dict[str, Any]:
+def _observed(record: dict[str, Any], row: Row) -> dict[str, Any]:
     """What was asked for and what the record read back, in the words of the table."""
     if not record:
         return {}
@@ -136,7 +138,7 @@ def _changes_arithmetic(record: dict[str, Any]) -> bool:
 def _samples(cells: pd.DataFrame, records: dict[str, dict[str, Any]]) -> pd.DataFrame:
     """One row a warm sample, in order; and one row a cell with its anchor."""
     rows: list[dict[str, Any]] = []
-    for _, cell in cells.iterrows() if "record" in cells.columns else ():
+    for cell in each(cells) if "record" in cells.columns else ():
         label = f"{cell['device']}/{cell['cell']}"
         result = (records.get(str(cell["record"])) or {}).get("result") or {}
         rows += [

@@ -7,6 +7,7 @@ import pandas as pd
 from scipy import stats
 
 from workflow_scripts.lib.audit.findings import Seen, rule
+from workflow_scripts.lib.audit.frames import each
 from workflow_scripts.lib.audit.wording import percent, seconds
 
 MIN_SERIES = 9
@@ -81,7 +82,7 @@ def two_modes(table: pd.DataFrame) -> Iterator[Seen]:
 def anchor_moved(table: pd.DataFrame) -> Iterator[Seen]:
     for device, rows in table.dropna(subset=["anchor_s"]).groupby("device", sort=False):
         middle = rows.anchor_s.median()
-        for _, row in rows.iterrows():
+        for row in each(rows):
             if abs(row.anchor_s / middle - 1) > ANCHOR_MOVE:
                 text = f"anchor {seconds(row.anchor_s)} against {seconds(middle)} over all cells of {device}"
                 yield Seen(

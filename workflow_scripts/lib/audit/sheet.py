@@ -14,7 +14,7 @@ from workflow_scripts.lib.audit.frames import SHAPE
 from workflow_scripts.lib.audit.registry import CLAIM_KINDS, RULES
 
 SHOWN = 4  # findings of one rule that stand open on the page
-NARROW = 60  # characters of a row that leave room for the findings beside it
+NARROW = 52  # characters of a row that leave room for the findings beside it
 VERDICTS = ("does not hold", "cannot be said", "holds")
 SETTINGS = ("changes", "optimizer", "schedule", "accumulation", "sitting", "precision")  # told by the treatment's name
 HEADINGS = {

@@ -5,7 +5,18 @@ from collections.abc import Iterator
 import pandas as pd
 
 from workflow_scripts.lib.audit.findings import Seen, rule
-from workflow_scripts.lib.audit.frames import SIZES, alike, first_of, measured, neighbours, value, work, working
+from workflow_scripts.lib.audit.frames import (
+    SIZES,
+    Row,
+    alike_rows,
+    each,
+    first_of,
+    measured,
+    neighbours,
+    value,
+    work,
+    working,
+)
 from workflow_scripts.lib.audit.wording import scaled, seconds, times
 
 STEP_TIME = ("step_time_s", "step_time_mean_s")
@@ -27,7 +38,7 @@ FLAT_LAG = 4.0
 )
 def impossible_rate(table: pd.DataFrame) -> Iterator[Seen]:
     time = first_of(table, STEP_TIME)
-    for _, row in table.iterrows():
+    for row in each(table):
         for what, peak, unit, slack in (
             ("flops", "peak_flop_per_s", "FLOP/s", FLOP_SLACK),
             ("bytes_moved", "peak_bytes_per_s", "B/s", BYTE_SLACK),
@@ -39,7 +50,7 @@ def impossible_rate(table: pd.DataFrame) -> Iterator[Seen]:
                 yield Seen(row.label, text, {"rate": rate, "limit": limit, "ratio": rate / limit, "unit": unit})
 
 
-def _rate(row: pd.Series, what: str, time: str | None) -> float | None:
+def _rate(row: Row, what: str, time: str | None) -> float | None:
     if what == "flops" and value(row, "achieved_flop_per_s") is not None:
         return float(row.achieved_flop_per_s)
     if time is None or value(row, what) is None or value(row, time) is None:
@@ -54,7 +65,7 @@ def _rate(row: pd.Series, what: str, time: str | None) -> float | None:
     applies=("mfu",),
 )
 def impossible_utilisation(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "mfu").iterrows():
+    for row in each(measured(table, "mfu")):
         if row.mfu > 1:
             yield Seen(row.label, f"MFU {100 * row.mfu:.0f} %", {"mfu": row.mfu})
 
@@ -101,26 +112,25 @@ def flat_phase(table: pd.DataFrame) -> Iterator[Seen]:
     if time is None:
         return
     for axis in ("sequence_length", "batch_size"):
-        for group in alike(measured(table, axis, time, "mode"), (*SIZES[axis], "mode")):
-            growth = {mode: _growth(rows, axis, time) for mode, rows in group.groupby("mode", sort=False)}
-            if any(found is None for found in growth.values()):
-                continue
-            slowest = min(growth, key=lambda mode: growth[mode][1])
-            fastest = max(growth, key=lambda mode: growth[mode][1])
-            size, flat = growth[slowest]
-            if size >= FLAT_WORK**0.5 and growth[fastest][1] > FLAT_LAG * flat:
-                label = group[group["mode"] == slowest].iloc[-1].label
-                ends = group[(group["mode"] == slowest)].sort_values(axis)[time]
+        for group in alike_rows(measured(table, axis, time, "mode"), (*SIZES[axis], "mode")):
+            ends = _ends(group, axis)
+            growth = {mode: last[time] / first[time] for mode, (first, last) in ends.items()}
+            slowest, fastest = min(growth, key=growth.__getitem__), max(growth, key=growth.__getitem__)
+            first, last = ends[slowest]
+            size, flat = last[axis] / first[axis], growth[slowest]
+            done = size**2 if axis == "sequence_length" else size
+            if done >= FLAT_WORK and growth[fastest] > FLAT_LAG * flat:
                 text = (
-                    f"{slowest} grows {times(flat)} ({seconds(ends.iloc[0])} → {seconds(ends.iloc[-1])}) over "
-                    f"{times(size**2 if axis == 'sequence_length' else size)} the work, {fastest} "
-                    f"{times(growth[fastest][1])}"
+                    f"{slowest} grows {times(flat)} ({seconds(first[time])} → {seconds(last[time])}) over "
+                    f"{times(done)} the work, {fastest} {times(growth[fastest])}"
                 )
-                yield Seen(label, text, {"growth": flat, "other_growth": growth[fastest][1], "size_ratio": size})
+                numbers = {"growth": flat, "other_growth": growth[fastest], "size_ratio": size}
+                yield Seen(last.label, text, numbers)
 
 
-def _growth(rows: pd.DataFrame, axis: str, time: str) -> tuple[float, float] | None:
-    """Ratio of size and of time between the smallest and largest row along an axis."""
-    ordered = rows.sort_values(axis)
-    first, last = ordered.iloc[0], ordered.iloc[-1]
-    return (last[axis] / first[axis], last[time] / first[time]) if last[axis] > first[axis] else None
+def _ends(rows: list[Row], axis: str) -> dict[str, tuple[Row, Row]]:
+    """The smallest and the largest row of each mode along an axis."""
+    by_mode: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda row: row[axis]):
+        by_mode.setdefault(row["mode"], []).append(row)
+    return {mode: (found[0], found[-1]) for mode, found in by_mode.items()}

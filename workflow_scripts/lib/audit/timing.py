@@ -7,7 +7,20 @@ import pandas as pd
 from scipy import stats
 
 from workflow_scripts.lib.audit.findings import Seen, rule, words
-from workflow_scripts.lib.audit.frames import LABELS, SIZES, alike, first_of, has, measured, neighbours, value, working
+from workflow_scripts.lib.audit.frames import (
+    LABELS,
+    SIZES,
+    Row,
+    alike,
+    alike_rows,
+    each,
+    first_of,
+    has,
+    measured,
+    neighbours,
+    value,
+    working,
+)
 from workflow_scripts.lib.audit.wording import percent, seconds, signed, times
 
 MIN_SAMPLES = 5
@@ -31,7 +44,7 @@ STEP_TIMES = "step_time_s|step_time_mean_s"
     MIN_SAMPLES=MIN_SAMPLES,
 )
 def few_samples(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "n_samples").iterrows():
+    for row in each(measured(table, "n_samples")):
         if row.n_samples < MIN_SAMPLES and row.get("status", "ok") == "ok":
             n = int(row.n_samples)
             yield Seen(row.label, f"n = {n}: spread unknown", {"n_samples": n})
@@ -46,7 +59,7 @@ def few_samples(table: pd.DataFrame) -> Iterator[Seen]:
 )
 def cold_start(table: pd.DataFrame) -> Iterator[Seen]:
     rows = measured(table, "step_time_mean_s", "step_time_std_s")
-    for _, row in rows.iterrows():
+    for row in each(rows):
         mean, std = row.step_time_mean_s, row.step_time_std_s
         if std <= COLD_STD_OVER_MEAN * mean:
             continue
@@ -67,12 +80,12 @@ def cold_start(table: pd.DataFrame) -> Iterator[Seen]:
         yield Seen(row.label, text, numbers)
 
 
-def _warm_twin(rows: pd.DataFrame, row: pd.Series) -> float | None:
+def _warm_twin(rows: pd.DataFrame, row: Row) -> float | None:
     """The mean of the same configuration measured after more warm-up steps, if the table has it."""
     if not has(rows, "warmup_steps"):
         return None
     for group in alike(rows, ("warmup_steps",)):
-        if row.name in group.index:
+        if row.index in group.index:
             warmer = group[group.warmup_steps > row.warmup_steps]
             warmer = warmer[warmer.step_time_mean_s < row.step_time_mean_s]
             return None if warmer.empty else float(warmer.step_time_mean_s.min())
@@ -87,7 +100,7 @@ def _warm_twin(rows: pd.DataFrame, row: pd.Series) -> float | None:
     NOISY_CV=NOISY_CV,
 )
 def noisy(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "step_time_mean_s", "step_time_std_s").iterrows():
+    for row in each(measured(table, "step_time_mean_s", "step_time_std_s")):
         cv = row.step_time_std_s / row.step_time_mean_s
         if NOISY_CV < cv <= COLD_STD_OVER_MEAN:
             yield Seen(row.label, f"CV {100 * cv:.2f} %", {"cv": cv})
@@ -102,7 +115,7 @@ def noisy(table: pd.DataFrame) -> Iterator[Seen]:
 def interval_missing(table: pd.DataFrame) -> Iterator[Seen]:
     if has(table, "step_time_low_s"):
         return
-    for _, row in measured(table, "step_time_mean_s", "step_time_std_s", "n_samples").iterrows():
+    for row in each(measured(table, "step_time_mean_s", "step_time_std_s", "n_samples")):
         if row.n_samples > 1:
             half = stats.t.ppf(0.975, row.n_samples - 1) * row.step_time_std_s / math.sqrt(row.n_samples)
             text = f"n = {row.n_samples:.0f} gives ±{seconds(half)} at 95 % ({100 * half / row.step_time_mean_s:.1f} %)"
@@ -117,7 +130,7 @@ def interval_missing(table: pd.DataFrame) -> Iterator[Seen]:
     CV_ROUNDING=CV_ROUNDING,
 )
 def printed_cv(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "cv_percent", "step_time_mean_s", "step_time_std_s").iterrows():
+    for row in each(measured(table, "cv_percent", "step_time_mean_s", "step_time_std_s")):
         cv = 100 * row.step_time_std_s / row.step_time_mean_s
         if abs(cv - row.cv_percent) > CV_ROUNDING * max(1, cv):
             yield Seen(row.label, f"CV {row.cv_percent} % printed, {cv:.2f} % by its own columns", {"cv_percent": cv})
@@ -147,17 +160,17 @@ def time_falls(table: pd.DataFrame) -> Iterator[Seen]:
                 yield Seen(smaller.label, text, numbers)
 
 
-def _surely(row: pd.Series, time: str, end: str) -> float:
+def _surely(row: Row, time: str, end: str) -> float:
     """The end of the row's interval, or its time where it has none."""
     found = value(row, f"step_time_{end}_s")
     return float(row[time]) if found is None else float(found)
 
 
-def _first(table: pd.DataFrame, row: pd.Series) -> bool:
+def _first(table: pd.DataFrame, row: Row) -> bool:
     """Whether no other configuration stands before the row's in the table's order."""
-    before = table.loc[: row.name].iloc[:-1]
+    before = table.loc[: row.index].iloc[:-1]
     same = [column for column in (*LABELS, "n_embd", "sequence_length", "batch_size") if column in table.columns]
-    return all((other[same].fillna("") == row[same].fillna("")).all() for _, other in before.iterrows())
+    return all(value(other, column) == value(row, column) for other in each(before) for column in same)
 
 
 def phases(table: pd.DataFrame) -> Iterator[tuple[str, dict[str, float]]]:
@@ -165,11 +178,11 @@ def phases(table: pd.DataFrame) -> Iterator[tuple[str, dict[str, float]]]:
     time = first_of(table, ("step_time_s", "step_time_mean_s"))
     if time is None or "mode" not in table.columns:
         return
-    for group in alike(measured(table, time, "mode"), ("mode",)):
-        found = dict(zip(group["mode"], group[time], strict=True))
+    for group in alike_rows(measured(table, time, "mode"), ("mode",)):
+        found = {row["mode"]: row[time] for row in group}
         if "forward_backward" in found and "forward" in found:
             found.setdefault("backward", found["forward_backward"] - found["forward"])
-        yield group.iloc[0].label, found
+        yield group[0].label, found
 
 
 @rule(
@@ -252,7 +265,7 @@ def launch_bound(table: pd.DataFrame) -> Iterator[Seen]:
     SYNC_HIGH=SYNC_HIGH,
 )
 def synchronisation(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "sync_check_ratio").iterrows():
+    for row in each(measured(table, "sync_check_ratio")):
         if not SYNC_LOW <= row.sync_check_ratio <= SYNC_HIGH:
             text = f"twice the work takes {times(row.sync_check_ratio)} the time: the timer does not wait"
             yield Seen(row.label, text, {"sync_check_ratio": row.sync_check_ratio}, "error")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pandas as pd
 
 from workflow_scripts.lib.audit.findings import Seen, has_any, rule, words
-from workflow_scripts.lib.audit.frames import LOSSES, alike, first_of, has, measured, value
+from workflow_scripts.lib.audit.frames import LOSSES, alike, each, first_of, has, measured, value
 
 ASKED = ("precision", "optimizer", "accumulation", "execution", "attention", "threads", "device")
 ANY = ("auto", "any", "")
@@ -100,7 +100,7 @@ def read_back(table: pd.DataFrame) -> Iterator[Seen]:
         text = "cannot be checked: no " + ", ".join(words(column) for column in silent) + " read back"
         yield Seen("all rows", text, {"n_not_read_back": len(silent)}, "note")
     for column in asked:
-        for _, row in measured(table, column, f"observed_{column}").iterrows():
+        for row in each(measured(table, column, f"observed_{column}")):
             wanted, found = row[column], row[f"observed_{column}"]
             if not _same(column, wanted, found):
                 yield Seen(
@@ -180,7 +180,7 @@ def hardly_trained(table: pd.DataFrame) -> Iterator[Seen]:
     applies=("component", "dtype"),
 )
 def autocast_dtypes(table: pd.DataFrame) -> Iterator[Seen]:
-    for _, row in measured(table, "component", "dtype").iterrows():
+    for row in each(measured(table, "component", "dtype")):
         expected, found = AUTOCAST.get(row.component), precision_name(row["dtype"])
         if expected is not None and (found in ("fp16", "bf16")) != (expected == "half"):
             yield Seen(row.component, f"given as {found}, is {expected}", {"given": found, "expected": expected})
@@ -228,5 +228,5 @@ def zero_for_missing(table: pd.DataFrame) -> Iterator[Seen]:
         "peak_bytes",
     ):
         if has_any(table, column):
-            for _, row in table[table[column] == 0].iterrows():
+            for row in each(table[table[column] == 0]):
                 yield Seen(row.label, f"{column} is 0", {"column": column})
