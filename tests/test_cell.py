@@ -45,6 +45,7 @@ def test_a_cells_result_is_whole_and_plain(tmp_path):
     assert result["compile_s"] is None
     assert result["observed"]["threads"] == 1
     assert result["observed"]["n_graphs"] == 0
+    assert result["observed"]["weights_drawn_on"] == "cpu"
     assert result["memory"]["peak_allocated_bytes"] is None
     assert result["loss_first"] > result["loss_last"]  # it trained
     json.dumps(result, allow_nan=False)
@@ -94,10 +95,12 @@ def test_what_the_device_cannot_do_is_unavailable(tmp_path):
         measure(tmp_path, step=dataclasses.replace(STEP, precision="tf32"))
 
 
-def test_the_batches_do_not_depend_on_execution_or_precision(tmp_path, monkeypatch):
-    monkeypatch.setattr(cell_module, "compilations", lambda: {"n_graphs": 1, "n_recompiles": 0, "compile_s": 2.5})
-    first = measure(tmp_path)
-    second = measure(tmp_path, step=dataclasses.replace(STEP, precision="bf16"))
-    assert first["observed"]["offsets_sha256"] == second["observed"]["offsets_sha256"]
-    assert first["compile_s"] == 2.5
-    assert first["observed"]["n_graphs"] == 1
+def test_the_batches_do_not_depend_on_execution_or_precision(tmp_path):
+    single, half = (measure(tmp_path, step=dataclasses.replace(STEP, precision=p)) for p in ("fp32", "bf16"))
+    assert single["observed"]["offsets_sha256"] == half["observed"]["offsets_sha256"]
+    assert half["observed"]["linear_output_dtype"] == "bfloat16"
+
+
+def test_large_models_draw_their_weights_where_they_are(tmp_path, monkeypatch):
+    monkeypatch.setattr(cell_module, "DRAWN_ON_DEVICE_ABOVE", 1000)
+    assert measure(tmp_path)["observed"]["weights_drawn_on"] == "device"

@@ -162,9 +162,15 @@ def test_a_missing_compiler_is_named(monkeypatch):
 
 
 def test_compiled_steps_agree_with_eager_ones():
-    eager, compiled = build(), build(execution="compiled")
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()  # they count for the whole process
+    smallest = dataclasses.replace(SHAPE, n_layer=1, n_head=1, n_embd=16, n_inner=16)  # compiling is slow
+    eager, compiled = build(model=smallest), build(model=smallest, execution="compiled")
     np.testing.assert_allclose(losses(compiled, 5), losses(eager, 5), atol=1e-3, rtol=0)
     assert eager.offsets_sha256 == compiled.offsets_sha256
+    observed = compiled.observed()
+    assert (observed["n_graphs"], observed["n_recompiles"]) == (1, 0)
+    assert observed["compile_s"] > 0
 
 
 def test_the_same_seed_gives_the_same_weights_and_text_and_another_does_not():

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from workflow_scripts.lib.corpus import load_tokens
+from workflow_scripts.lib.counts import count_parameters
 from workflow_scripts.lib.device_timing import clock_of, time_anchor
-from workflow_scripts.lib.execution import compilations
 from workflow_scripts.lib.memory import reset_peak_memory
 from workflow_scripts.lib.outcome import Diverged
 from workflow_scripts.lib.specs import CellSpec, Mode, from_json
@@ -24,6 +24,7 @@ from workflow_scripts.lib.step import TrainStep
 from workflow_scripts.lib.timing import Samples, sample_steps
 
 N_BATCHES = 1000  # different batches; longer sampling sees them again
+DRAWN_ON_DEVICE_ABOVE = 300_000_000  # parameters; drawing more on the CPU takes longer than measuring them
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -54,7 +55,8 @@ def measure_cell(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
     reset_peak_memory(device)
 
     tokens = load_tokens(Path(arguments["tokens"]), corpus, "train")
-    step = TrainStep.build(cell.model, cell.step, cell.optimizer, cell.device, tokens, N_BATCHES, cell.seed)
+    draw_on = "device" if count_parameters(cell.model).total > DRAWN_ON_DEVICE_ABOVE else "cpu"
+    step = TrainStep.build(cell.model, cell.step, cell.optimizer, cell.device, tokens, N_BATCHES, cell.seed, draw_on)
     result: dict[str, Any] = {
         "anchor_s": anchor_s,
         "tokens_per_step": cell.step.batch_size * cell.model.sequence_length,
@@ -80,9 +82,8 @@ def measure_cell(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
     )
     report(samples)
     result["memory"] = step.memory()  # before reading back, which takes memory of its own
-    compiled = compilations()
-    result["compile_s"] = compiled.pop("compile_s")
-    return {**result, "observed": {**step.observed(), **compiled}}
+    observed = step.observed()
+    return {**result, "compile_s": observed["compile_s"], "observed": {**observed, "weights_drawn_on": draw_on}}
 
 
 def part(step: TrainStep, mode: Mode) -> Callable[[], None]:

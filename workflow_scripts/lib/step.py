@@ -14,7 +14,7 @@ there until someone asks. So the same code runs eagerly, compiled, or captured w
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from torch.nn.utils import clip_grad_norm_, get_total_norm
 
 from workflow_scripts.lib.batches import Batches, draw_offsets, offsets_sha256
 from workflow_scripts.lib.device_timing import synchronise
-from workflow_scripts.lib.execution import CapturedPhases, compile_loss, require
+from workflow_scripts.lib.execution import CapturedPhases, compilations, compile_loss, require
 from workflow_scripts.lib.memory import peak_memory
 from workflow_scripts.lib.model import Decoder, build_decoder
 from workflow_scripts.lib.observation import observe_forward
@@ -76,6 +76,7 @@ class TrainStep:
         tokens: np.ndarray,
         n_steps: int,
         seed: int,
+        draw_on: Literal["cpu", "device"] = "cpu",
     ) -> "TrainStep":
         """Builds everything that a training or a measurement needs; sets torch's threads, precision and global seed.
 
@@ -87,6 +88,7 @@ class TrainStep:
             tokens: ids of the training split, 1-D.
             n_steps: how many steps have a batch and a learning rate of their own; later ones start over.
             seed: of weights, offsets and dropout.
+            draw_on: where weights are drawn; only `cpu` gives every device the same ones, `device` is faster.
 
         Raises:
             Unavailable: the device cannot do what `step` asks for.
@@ -105,7 +107,8 @@ class TrainStep:
         torch.manual_seed(seed)  # dropout; weights and offsets have streams of their own
 
         offsets = draw_offsets(len(tokens), model.sequence_length, step.batch_size, n_steps, seed)
-        decoder = build_decoder(model, where, seed, attention=step.attention, checkpointing=step.checkpointing)
+        options = {"attention": step.attention, "checkpointing": step.checkpointing, "draw_on": draw_on}
+        decoder = build_decoder(model, where, seed, **options)
         scheduled = ScheduledOptimizer(decoder, optimizer, n_steps, capturable=step.execution == "graphed")
         if step.execution == "graphed" and scheduled.rate is None:
             raise Unavailable(
@@ -210,6 +213,7 @@ class TrainStep:
             "optimizer_state_bytes": self.optimizer.state_bytes(),
             "fused": self.optimizer.fused,
             "accumulation": self.micro_batches_run,
+            **compilations(),
             "captured": sorted(name.lstrip("_") for name in self.captured.graphs) if self.captured else [],
             "loss_scale": self.scaler.get_scale() if self.scaler.is_enabled() else None,
             "skipped_steps": int(self.skipped_steps) if self.scaler.is_enabled() else None,
