@@ -118,12 +118,8 @@ def few_seeds(table: pd.DataFrame) -> Iterator[Seen]:
         by = [column for column in ("device", "name", "model", "treatment") if has(table, column)]
         seeds = table.groupby(by, dropna=False).seed.nunique() if by else pd.Series([table.seed.nunique()])
         if seeds.min() < MIN_SEEDS:
-            yield Seen(
-                "all rows",
-                f"{seeds.min()} to {seeds.max()} seeds a configuration",
-                {"n_seeds": int(seeds.min())},
-                "note",
-            )
+            least = int(seeds.min())
+            yield Seen("all rows", f"as few as {least} of {MIN_SEEDS} seeds", {"n_seeds": least}, "note")
     elif has(table, "n_seeds"):
         if table.n_seeds.min() < MIN_SEEDS:
             yield Seen(

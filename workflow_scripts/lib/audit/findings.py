@@ -37,6 +37,7 @@ WORDS = {
     "final_val_loss": "validation loss",
     "loss_split": "name of the split",
     "peak_flop_per_s": "peak FLOP/s of the device",
+    "peak_bytes_per_s": "bandwidth",
     "achieved_flop_per_s": "achieved FLOP/s",
     "memory_quantity": "name of the memory quantity",
     "memory_limit_method": "source of the memory limit",

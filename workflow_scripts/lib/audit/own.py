@@ -37,7 +37,7 @@ def material(
     """
     records = {path: _record(folder / path) for path in [*_column(cells, "record"), *_column(runs, "record")]}
     return {
-        "cells": _measured(cells, devices, records, "cell"),
+        "cells": _with_noise(_measured(cells, devices, records, "cell"), processes),
         "samples": _samples(cells, records),
         "runs": _measured(runs, devices, records, "run"),
         "processes": _labelled(processes, "cell"),
@@ -81,6 +81,13 @@ def _measured(table: pd.DataFrame, devices: pd.DataFrame, records: dict[str, dic
     by_name = table["precision"].map(PRODUCTS)
     table["matmul_precision"] = table["matmul_precision"].fillna(by_name) if "matmul_precision" in table else by_name
     return table.assign(isolation="one process a cell")
+
+
+def _with_noise(cells: pd.DataFrame, processes: pd.DataFrame) -> pd.DataFrame:
+    """Adds the largest spread that fresh processes of one cell had on the device."""
+    if cells.empty or processes.empty:
+        return cells
+    return cells.assign(noise_floor=cells["device"].map(processes.groupby("device").spread.max()))
 
 
 def _observed(record: dict[str, Any], row: Row) -> dict[str, Any]:
@@ -136,7 +143,7 @@ def _changes_arithmetic(record: dict[str, Any]) -> bool:
 
 
 def _samples(cells: pd.DataFrame, records: dict[str, dict[str, Any]]) -> pd.DataFrame:
-    """One row a warm sample, in order; and one row a cell with its anchor."""
+    """One row a warm sample, in order."""
     rows: list[dict[str, Any]] = []
     for cell in each(cells) if "record" in cells.columns else ():
         label = f"{cell['device']}/{cell['cell']}"
@@ -144,8 +151,7 @@ def _samples(cells: pd.DataFrame, records: dict[str, dict[str, Any]]) -> pd.Data
         rows += [
             {"label": label, "device": cell["device"], "sample_s": found} for found in result.get("samples_s") or ()
         ]
-        rows.append({"label": label, "device": cell["device"], "anchor_s": cell.get("anchor_s")})
-    return pd.DataFrame(rows, columns=["label", "device", "sample_s", "anchor_s"])
+    return pd.DataFrame(rows, columns=["label", "device", "sample_s"])
 
 
 def _roles(selection: dict[str, Any], cells: pd.DataFrame) -> pd.DataFrame:

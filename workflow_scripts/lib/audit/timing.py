@@ -150,7 +150,7 @@ def time_falls(table: pd.DataFrame) -> Iterator[Seen]:
     for axis in SIZES:
         for smaller, larger in neighbours(working(table), axis, time):
             least, most = _surely(smaller, time, "low"), _surely(larger, time, "high")
-            if most < (1 - FALL) * least:
+            if most < (1 - max(FALL, value(smaller, "noise_floor") or 0)) * least:
                 cold = "; it is the table's first cell" if _first(table, smaller) else ""
                 text = (
                     f"takes {seconds(smaller[time])}, more than the {seconds(larger[time])} of {larger.label}, "

@@ -8,7 +8,7 @@ from workflow_scripts.lib.audit.findings import Seen, has_any, rule, words
 from workflow_scripts.lib.audit.frames import LOSSES, alike, each, first_of, has, measured, value
 
 ASKED = ("precision", "optimizer", "accumulation", "execution", "attention", "threads", "device")
-ANY = ("auto", "any", "")
+USUAL = ("auto", "eager")  # what happens where nothing is asked for
 CHANGED_BY_TREATMENT = (
     "treatment",
     "precision",
@@ -94,7 +94,7 @@ def idle_seeds(table: pd.DataFrame) -> Iterator[Seen]:
     applies=("treatment|observed_device|observed_precision",),
 )
 def read_back(table: pd.DataFrame) -> Iterator[Seen]:
-    asked = [column for column in ASKED if has(table, column)]
+    asked = [column for column in ASKED if has(table, column) and not table[column].dropna().isin(USUAL).all()]
     silent = [column for column in asked if not has(table, f"observed_{column}")]
     if silent:
         text = "cannot be checked: no " + ", ".join(words(column) for column in silent) + " read back"
@@ -111,7 +111,9 @@ def read_back(table: pd.DataFrame) -> Iterator[Seen]:
 def _same(column: str, wanted: object, found: object) -> bool:
     if column == "precision":
         return precision_name(str(wanted)) == precision_name(str(found))
-    return str(wanted).lower() in (*ANY, str(found).lower()) or str(wanted) in str(found).split("+")
+    if isinstance(wanted, int | float) and isinstance(found, int | float):
+        return wanted == found
+    return str(wanted).lower() in ("auto", str(found).lower()) or str(wanted) in str(found).split("+")
 
 
 @rule(
