@@ -12,6 +12,7 @@ from workflow_scripts.lib.audit.apply import Audited
 from workflow_scripts.lib.audit.findings import SEVERITIES, Finding, words
 from workflow_scripts.lib.audit.frames import SHAPE
 from workflow_scripts.lib.audit.registry import CLAIM_KINDS, RULES
+from workflow_scripts.lib.audit.wording import quantity
 
 SHOWN = 4  # findings of one rule that stand open on the page
 NARROW = 52  # characters of a row that leave room for the findings beside it
@@ -195,7 +196,7 @@ def _assumptions(one: Audited) -> list[dict[str, str]]:
     told: list[dict[str, Any]] = []
     for entry in one.document.assumptions:
         given = {**entry.get("set", {}), **entry.get("compute", {})}
-        text = ", ".join(f"{name.replace('_', ' ')} {found}" for name, found in given.items())
+        text = ", ".join(f"{HEADINGS.get(name, words(name))} {_given(name, found)}" for name, found in given.items())
         of = ", ".join(str(found) for found in entry.get("where", {}).values())
         line = f"{of}: {text}" if of else text
         if entry["why"].startswith("As above") and told:
@@ -203,6 +204,12 @@ def _assumptions(one: Audited) -> list[dict[str, str]]:
         else:
             told.append({"why": entry["why"], "given": [line]})
     return told
+
+
+def _given(name: str, found: Any) -> str:
+    if isinstance(found, str):
+        return found.replace(" ** 2", "²").replace(" * ", " × ").replace("_", " ")
+    return quantity(found, name) if isinstance(found, float) else f"{found:,}"
 
 
 def rules_used() -> list[dict[str, str]]:

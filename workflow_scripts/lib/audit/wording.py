@@ -55,8 +55,9 @@ def quantity(value: float, column: str) -> str:
         return scaled(value, "B")
     if column.endswith("_s") and not column.endswith("_per_s"):
         return seconds(value)
-    if column.endswith("_tokens_per_s"):
-        return scaled(value, "tokens/s")
+    for end, unit in (("_tokens_per_s", "tokens/s"), ("_flop_per_s", "FLOP/s"), ("_bytes_per_s", "B/s")):
+        if column.endswith(end):
+            return scaled(value, unit)
     if column.startswith("n_"):
         return count(value)
     return f"{value:.4g}"
