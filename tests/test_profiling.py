@@ -212,7 +212,8 @@ def test_a_profile_that_failed_still_leaves_files_that_open(tmp_path, monkeypatc
     monkeypatch.setattr(profile_model, "run_isolated", lambda *args, **kwargs: outcome)
     paths = {key: Path(value) for key, value in arguments(tmp_path).items() if key != "profile"}
     spec = {"profile": to_json(tiny_run.PROFILE), "study": "tiny", "code": "c0de", "environment": {}}
-    profile_model.main(**paths, device=tmp_path / "device.json", record=tmp_path / "profile.json", spec=spec)
+    inputs = {"device": tmp_path / "device.json", "calibration": tiny_run.write_calibration(tmp_path)}
+    profile_model.main(**paths, **inputs, record=tmp_path / "profile.json", spec=spec)
     record = json.loads((tmp_path / "profile.json").read_text())
     assert (record["kind"], record["id"], record["status"], record["reason"]) == ("profile", "tiny", "oom", "no memory")
     assert operators(tmp_path) == []

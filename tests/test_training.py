@@ -219,7 +219,8 @@ def job(folder: Path, **changes) -> dict:
     arguments = tiny_run.arguments(folder, **changes)
     files = {key: Path(arguments[key]) for key in ("tokens", "corpus", "metrics", "weights", "samples")}
     spec = {"run": arguments["run"], "study": "tiny", "code": "c0de", "environment": {"torch": "x"}}
-    main(**files, device=folder / "device.json", record=folder / "run.json", spec=spec)
+    inputs = {"device": folder / "device.json", "calibration": tiny_run.write_calibration(folder.parent)}
+    main(**files, **inputs, record=folder / "run.json", spec=spec)
     return json.loads((folder / "run.json").read_text())
 
 

@@ -77,6 +77,13 @@ def write_corpus(folder: Path) -> dict[str, Path]:
     return {"tokens": folder / "tokens.bin", "corpus": folder / "corpus.json"}
 
 
+def write_calibration(folder: Path) -> Path:
+    """Writes a calibration.json that bars nothing."""
+    path = folder / "calibration.json"
+    path.write_text(json.dumps({"status": "ok", "reason": "", "barred": [], "unavailable": []}))
+    return path
+
+
 def outputs(folder: Path) -> dict[str, Path]:
     """Where a run's files go."""
     folder.mkdir(parents=True, exist_ok=True)

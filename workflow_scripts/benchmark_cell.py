@@ -3,6 +3,7 @@
 Inputs:
     tokens, corpus: what the steps are computed on.
     device: read by nobody; that the device has been identified comes first.
+    calibration: what it bars is recorded as barred, and not measured.
 Output:
     record: the cell's record, whatever became of it; its times are in seconds, its memory in bytes.
 """
@@ -10,6 +11,7 @@ Output:
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts.lib.barring import barred_outcome
 from workflow_scripts.lib.isolation import run_isolated
 from workflow_scripts.lib.job import announce
 from workflow_scripts.lib.plan import place_in_plan
@@ -19,9 +21,9 @@ from workflow_scripts.lib.specs import DeviceSpec, from_json
 MEASURE = "workflow_scripts.lib.cell:measure_cell"
 
 
-def main(*, tokens: Path, corpus: Path, device: Path, record: Path, spec: dict[str, Any]) -> None:
+def main(*, tokens: Path, corpus: Path, device: Path, calibration: Path, record: Path, spec: dict[str, Any]) -> None:
     cell = spec["cell"]
-    outcome = run_isolated(
+    outcome = barred_outcome(calibration, cell["step"]) or run_isolated(
         MEASURE,
         {"cell": cell, "tokens": str(tokens), "corpus": str(corpus)},
         device=from_json(DeviceSpec, cell["device"]),

@@ -3,6 +3,7 @@
 Inputs:
     tokens, corpus: what the steps are computed on.
     device: read by nobody; that the device has been identified comes first.
+    calibration: what it bars is recorded as barred, and not measured.
 Outputs, written whatever became of the profile:
     record: the profile's record; times in s per step. See `profiling.profile`.
     operators: a row for each operator and phase with the columns of `operator_table.OperatorRow`, the last one for the
@@ -13,6 +14,7 @@ Outputs, written whatever became of the profile:
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts.lib.barring import barred_outcome
 from workflow_scripts.lib.isolation import run_isolated
 from workflow_scripts.lib.job import announce
 from workflow_scripts.lib.operator_table import OperatorRow
@@ -25,12 +27,20 @@ PROFILE = "workflow_scripts.lib.profiling:profile"
 
 
 def main(
-    *, tokens: Path, corpus: Path, device: Path, record: Path, operators: Path, trace: Path, spec: dict[str, Any]
+    *,
+    tokens: Path,
+    corpus: Path,
+    device: Path,
+    calibration: Path,
+    record: Path,
+    operators: Path,
+    trace: Path,
+    spec: dict[str, Any],
 ) -> None:
     profile = spec["profile"]
     title = f"profile {profile['name']} on {profile['device']['id']}"
     paths = {"tokens": tokens, "corpus": corpus, "operators": operators, "trace": trace}
-    outcome = run_isolated(
+    outcome = barred_outcome(calibration, profile["step"]) or run_isolated(
         PROFILE,
         {"profile": profile} | {key: str(path) for key, path in paths.items()},
         device=from_json(DeviceSpec, profile["device"]),

@@ -3,6 +3,7 @@
 Inputs:
     tokens, corpus: what it is trained and evaluated on.
     device: read by nobody; that the device has been identified comes first.
+    calibration: what it bars is recorded as barred, and not measured.
 Outputs, written whatever became of the run:
     record: the run's record; times in s, losses in nats per token, memory in bytes. See `training.Training.result`.
     metrics: a row a step with the columns of `history.StepRow`, as far as the run came.
@@ -16,6 +17,7 @@ from typing import Any
 
 from safetensors.numpy import save_file
 
+from workflow_scripts.lib.barring import barred_outcome
 from workflow_scripts.lib.history import StepRow
 from workflow_scripts.lib.isolation import run_isolated
 from workflow_scripts.lib.job import announce
@@ -32,6 +34,7 @@ def main(
     tokens: Path,
     corpus: Path,
     device: Path,
+    calibration: Path,
     record: Path,
     metrics: Path,
     weights: Path,
@@ -42,7 +45,7 @@ def main(
     checkpoints = record.parent / "checkpoint"
     listener = Listener(f"train {run['id']} on {run['device']['id']}", announce)
     paths = {"tokens": tokens, "corpus": corpus, "metrics": metrics, "weights": weights, "samples": samples}
-    outcome = run_isolated(
+    outcome = barred_outcome(calibration, run["step"]) or run_isolated(
         TRAIN,
         {"run": run, "code": spec["code"], "checkpoints": str(checkpoints)} | {k: str(v) for k, v in paths.items()},
         device=from_json(DeviceSpec, run["device"]),
