@@ -1,0 +1,143 @@
+"""Correct before fast: what is right passes, and each fault that the probes are for is caught."""
+
+import pytest
+import torch
+
+from tests.tiny_run import CPU
+from workflow_scripts.lib import correctness, model, step
+from workflow_scripts.lib.correctness import check_architecture, check_pair
+from workflow_scripts.lib.outcome import Unavailable
+from workflow_scripts.lib.specs import StepSpec, to_json
+
+VOCABULARY = 40
+EAGER = StepSpec(batch_size=correctness.BATCH, precision="fp32", execution="eager")
+COMPILED = StepSpec(batch_size=correctness.BATCH, precision="fp32", execution="compiled")
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch):
+    monkeypatch.setattr(correctness, "LENGTHS", (32,))
+
+
+@pytest.fixture
+def compiler(monkeypatch):
+    """Puts a function of the loss in the compiler's place, so that a test decides what it gets wrong."""
+
+    def put(compiled):
+        monkeypatch.setattr(step, "require", lambda execution, device: None)
+        monkeypatch.setattr(step, "compile_loss", compiled)
+
+    return put
+
+
+def failures(spec=EAGER, architecture="gpt2"):
+    return check_architecture(architecture, spec, CPU, VOCABULARY)["failures"]
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16", "fp16"])
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
+def test_a_cpu_that_is_right_passes(precision, architecture):
+    spec = StepSpec(batch_size=correctness.BATCH, precision=precision, execution="eager")
+    found = check_architecture(architecture, spec, CPU, VOCABULARY)
+    assert found["failures"] == []
+    assert found["causality"] == 0.0
+    assert found["change_after"] > 0.1
+    assert found["steps"] is None
+
+
+def test_compiled_steps_that_are_right_pass(compiler):
+    compiler(lambda loss: loss)
+    found = check_architecture("gpt2", COMPILED, CPU, VOCABULARY)
+    assert found["failures"] == []
+    assert found["steps"] == found["causality"] == 0.0
+
+
+def leak(monkeypatch, mask):
+    whole = torch.nn.functional.scaled_dot_product_attention
+
+    def attention(q, k, v, dropout_p=0.0, is_causal=False):
+        return whole(q, k, v, attn_mask=mask(q.shape[-2]))
+
+    monkeypatch.setattr(model.F, "scaled_dot_product_attention", attention)
+
+
+MASKS = {
+    "none": lambda T: torch.ones(T, T, dtype=torch.bool),
+    "one position late": lambda T: torch.ones(T, T, dtype=torch.bool).tril(1),
+    "by groups of four queries": lambda T: torch.arange(T)[None] <= torch.arange(T)[:, None] // 4 * 4 + 3,
+}
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+@pytest.mark.parametrize("spec", [EAGER, COMPILED], ids=["eager", "compiled"])
+def test_a_mask_that_leaks_is_caught(monkeypatch, compiler, mask, spec):
+    compiler(lambda loss: loss)
+    leak(monkeypatch, mask)
+    assert any("the causal mask leaks" in failure for failure in failures(spec))
+
+
+def test_a_mask_that_leaks_is_caught_in_half_precision(monkeypatch):
+    leak(monkeypatch, MASKS["by groups of four queries"])
+    spec = StepSpec(batch_size=correctness.BATCH, precision="bf16", execution="eager")
+    assert any("the causal mask leaks" in failure for failure in failures(spec, "llama"))
+
+
+def test_a_probe_that_sees_nothing_is_no_evidence(monkeypatch):
+    right = model.Decoder.forward
+    monkeypatch.setattr(model.Decoder, "forward", lambda self, tokens: right(self, torch.zeros_like(tokens)))
+    assert any("blind" in failure for failure in failures())
+
+
+def test_a_loss_scaled_by_two_is_caught(monkeypatch):
+    right = model.Decoder.loss
+    monkeypatch.setattr(model.Decoder, "loss", lambda self, *batch: 2.0 * right(self, *batch))
+    found = failures()
+    assert any("the loss of step 0 differs" in failure for failure in found)
+    assert any("the gradient norm of step 0 differs" in failure for failure in found)
+
+
+def test_a_gradient_that_is_wrong_though_the_loss_is_right_is_caught(monkeypatch):
+    right = model.Decoder.loss
+
+    def wrong(self, *batch):
+        loss = right(self, *batch)
+        return loss.detach() + 2.0 * (loss - loss.detach())
+
+    monkeypatch.setattr(model.Decoder, "loss", wrong)
+    assert [failure.split(" differs")[0] for failure in failures()] == ["gpt2: the gradient norm of step 0"]
+
+
+def test_compiled_steps_that_do_something_else_are_caught(compiler):
+    compiler(lambda loss: lambda *batch: loss(*batch) * (1.0 if batch[0][0, 0] % 2 else 1.01))
+    assert any("differ from those of eager steps" in failure for failure in failures(COMPILED))
+
+
+def test_compiled_steps_that_learn_nothing_are_caught(compiler):
+    compiler(lambda loss: lambda *batch: loss(*batch) * 1e-12 + loss(*batch).detach())
+    assert any("differ from those of eager steps" in failure for failure in failures(COMPILED))
+
+
+def test_a_loss_that_is_not_a_number_is_caught(monkeypatch):
+    right = model.Decoder.loss
+    monkeypatch.setattr(model.Decoder, "loss", lambda self, *batch: right(self, *batch) * float("nan"))
+    assert any("the loss is not finite" in failure for failure in failures())
+
+
+@pytest.mark.parametrize(("precision", "execution"), [("tf32", "eager"), ("fp32", "graphed")])
+def test_what_a_cpu_does_not_have_is_unavailable(precision, execution):
+    arguments = {"device": to_json(CPU), "precision": precision, "execution": execution}
+    with pytest.raises(Unavailable):
+        check_pair({**arguments, "architectures": ["gpt2"], "vocab_size": VOCABULARY}, lambda message: None)
+
+
+def test_the_context_shrinks_as_the_vocabulary_grows():
+    assert correctness.BATCH >= 9
+    lengths = [correctness.small_shape("gpt2", n).sequence_length for n in (100, 50_000)]
+    assert lengths == [32, 32]
+
+
+def test_large_vocabularies_keep_the_logits_few(monkeypatch):
+    monkeypatch.setattr(correctness, "LENGTHS", (128, 64, 32, 16))
+    for n in (100, 10_000, 50_304):
+        shape = correctness.small_shape("llama", n)
+        assert correctness.BATCH * shape.sequence_length * n <= 12 * 16 * 50_304
