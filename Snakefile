@@ -3,7 +3,7 @@
 Path grammar, where {study} is the config's name, {device} a local device, {name} a role or model that is trained:
     results/{study}/study.yaml                                  the whole config as resolved
     results/{study}/corpus/{tokens.bin,corpus.json}
-    results/{study}/devices/{device}/device.json
+    results/{study}/devices/{device}/{device,calibration}.json
     results/{study}/devices/{device}/cells/{cell}.json          one timed configuration
     results/{study}/{cost_model,selection}.json
     results/{study}/devices/{device}/runs/{run}/{run.json,metrics.csv,model.safetensors,samples.txt}
@@ -46,6 +46,7 @@ rule all:
         STUDY_FILE,
         CORPUS,
         DEVICES,
+        CALIBRATIONS,
         CELLS,
         SELECTION,
         trained,

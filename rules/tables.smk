@@ -2,13 +2,13 @@
 
 Input: the records.
 Output: results/{study}/tables/*.csv and the cost model, fitted on the cells.
-Steps: collect_cells, collect_runs, collect_operators, collect_devices.
+Steps: collect_cells, collect_runs, collect_operators, collect_devices, collect_ceilings.
 """
 
 TABLES = expand(
     "results/{study}/tables/{table}.csv",
     study=STUDY.name,
-    table=["cells", "processes", "runs", "curves", "operators", "devices"],
+    table=["cells", "processes", "runs", "curves", "operators", "devices", "ceilings"],
 )
 
 
@@ -85,3 +85,18 @@ rule collect_devices:
         spec=spec("collect_devices"),
     script:
         "../workflow_scripts/collect_devices.py"
+
+
+rule collect_ceilings:
+    """Gathers what the devices can do at best into one table, beside their datasheets."""
+    input:
+        calibrations=CALIBRATIONS,
+        datasheets="resources/datasheets.csv",
+    output:
+        ceilings_table="results/{study}/tables/ceilings.csv",
+    log:
+        "logs/{study}/tables/ceilings.log",
+    params:
+        spec=spec("collect_ceilings"),
+    script:
+        "../workflow_scripts/collect_ceilings.py"

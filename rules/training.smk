@@ -1,6 +1,6 @@
 """Training: each model, on each device, with each seed, to its end.
 
-Input: tokens, corpus.json, device.json (each ancient), the chosen model's shape through the spec.
+Input: tokens, corpus.json, device.json, calibration.json (each ancient), the chosen model's shape through the spec.
 Output: results/{study}/devices/{device}/runs/{run}/: run.json, metrics.csv, model.safetensors, samples.txt.
 Steps: train_model.
 """
@@ -34,6 +34,7 @@ rule train_model:
         tokens=ancient("results/{study}/corpus/tokens.bin"),
         corpus=ancient("results/{study}/corpus/corpus.json"),
         device=ancient("results/{study}/devices/{device}/device.json"),
+        calibration=ancient("results/{study}/devices/{device}/calibration.json"),
     output:
         record="results/{study}/devices/{device}/runs/{run}/run.json",
         metrics="results/{study}/devices/{device}/runs/{run}/metrics.csv",

@@ -84,6 +84,15 @@ class Study:
         random.Random(self.config["grid"]["order_seed"]).shuffle(order)
         return {cell: cells[cell] for cell in order}
 
+    def combinations(self, device: str) -> list[list[str]]:
+        """Every (architecture, precision, execution) that is measured or trained on a device, sorted."""
+        used = {(cell.model.architecture, cell.step) for cell in self._cells(self.devices[device])}
+        architectures = {model["name"]: model["architecture"] for model in self.config["models"]}
+        if self.needs_selection:
+            architectures |= dict.fromkeys(ROLES, self.config["selection"]["architecture"])
+        used |= {(architectures[name], self.training_step) for name in self.trained}
+        return sorted([*pair] for pair in {(model, step.precision, step.execution) for model, step in used})
+
     def _cells(self, device: DeviceSpec) -> Iterator[CellSpec]:
         grid = self.config["grid"]
         for product in grid["products"]:

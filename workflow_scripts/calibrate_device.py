@@ -1,0 +1,80 @@
+"""Calibrates a device before anything is timed on it: what it can do at best, and whether what it does is right.
+
+Input:
+    device: device.json; a device that is not the one that it should be is barred.
+Output:
+    calibration: calibration.json. `status` and `reason` of the device as a whole (`barred`: nothing may be measured);
+        `synchronisation` (see `self_check.check_clocks`); `ceilings` (a dict for each quantity, in FLOP/s, bytes/s or
+        s, see `calibration.summarise`); `checks` (see `correctness.check_architecture`, with precision and execution);
+        `barred` and `unavailable` (`precision`, `execution`, `reason`: see `verdicts`); `state` before and after;
+        `wall_s`; `spec`, `code`, `environment`.
+"""
+
+import json
+import socket
+import time
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts.lib.isolation import run_isolated
+from workflow_scripts.lib.job import announce
+from workflow_scripts.lib.machine_state import snapshot
+from workflow_scripts.lib.outcome import Outcome
+from workflow_scripts.lib.records import write_json
+from workflow_scripts.lib.specs import DeviceSpec, from_json
+from workflow_scripts.lib.verdicts import announcements, device_verdict, pairs, verdict
+
+CEILINGS = "workflow_scripts.lib.calibration:measure_ceilings"
+CHECK = "workflow_scripts.lib.correctness:check_pair"
+TIMEOUT_S = 600.0
+
+
+def main(*, device: Path, calibration: Path, spec: dict[str, Any]) -> None:
+    this = from_json(DeviceSpec, spec["device"])
+    wanted = pairs(spec["combinations"])
+    start, before = time.monotonic(), snapshot(this)
+
+    def run(target: str, **arguments: Any) -> Outcome:
+        return run_isolated(
+            target,
+            {"device": spec["device"], **arguments},
+            device=this,
+            timeout_s=TIMEOUT_S,
+            on_message=lambda message: announce(f"device {this.id}: {message['notice']}"),
+        )
+
+    precisions = sorted({precision for precision, _ in wanted})
+    ceilings = run(CEILINGS, precisions=precisions, sustain_s=spec["sustain_s"])
+    status, reason = device_verdict(json.loads(device.read_text(encoding="utf-8")), ceilings)
+    checks, refused = [], {"barred": [], "unavailable": []}
+    for (precision, execution), architectures in wanted.items() if status == "ok" else ():
+        asked = {"precision": precision, "execution": execution}
+        outcome = run(CHECK, **asked, architectures=architectures, vocab_size=spec["vocab_size"])
+        checks += [{**asked, **check} for check in (outcome.result or {}).get("checks", ())]
+        kind, why = verdict(outcome)
+        if kind != "ok":
+            refused[kind].append({**asked, "reason": why})
+    measured = ceilings.result or {"synchronisation": None, "ceilings": []}
+    values = {
+        "record_version": 1,
+        "kind": "calibration",
+        "device": this.id,
+        "status": status,
+        "reason": reason,
+        **{"synchronisation": measured["synchronisation"], "ceilings": measured["ceilings"]},
+        **{"checks": checks, **refused},
+        **{"started_at": ceilings.started_at, "wall_s": time.monotonic() - start},
+        "host": socket.gethostname(),
+        "state": {"before": before, "after": snapshot(this)},
+        **{key: spec[key] for key in ("code", "environment")},
+        "spec": {key: value for key, value in spec.items() if key not in ("code", "environment")},
+    }
+    write_json(calibration, values)
+    for line in announcements(values):
+        announce(f"device {this.id}: {line}")
+
+
+if "snakemake" in globals():
+    from workflow_scripts.lib.job import run_job
+
+    run_job(main, snakemake)  # noqa: F821
