@@ -6,6 +6,7 @@ module of ours (`"workflow_scripts.lib.cell:measure_cell"`, the target of a chil
 """
 
 import ast
+import dataclasses
 import functools
 import hashlib
 import re
@@ -43,7 +44,7 @@ def code_digest(script: str) -> str:
     """Digests the behaviour of a script, given by its path from the root of the repo."""
     digest = hashlib.sha256()
     for path in sorted(modules_of(script)):
-        digest.update(f"{path.relative_to(ROOT).as_posix()}\0{ast.unparse(_behaviour(path))}\0".encode())
+        digest.update(f"{path.relative_to(ROOT).as_posix()}\0{_behaviour(path).text}\0".encode())
     return digest.hexdigest()[:16]
 
 
@@ -56,32 +57,35 @@ def modules_of(script: str) -> frozenset[Path]:
         if path in found or path.stem in BOOKKEEPING:
             continue
         found.add(path)
-        waiting += [module for name in _named_modules(_behaviour(path)) for module in _files_of(name)]
+        waiting += _behaviour(path).imports
     return frozenset(found)
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Behaviour:
+    """What a file does: its text without docstrings and comments, and the files of ours that it imports or names."""
+
+    text: str
+    imports: tuple[Path, ...]
+
+
 @functools.cache
-def _behaviour(path: Path) -> ast.Module:
-    """Parses a file without its docstrings."""
+def _behaviour(path: Path) -> Behaviour:
     tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    modules: set[str] = set()
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) and ast.get_docstring(
-            node, clean=False
-        ):
-            node.body = node.body[1:] or [ast.Pass()]
-    return tree
-
-
-def _named_modules(tree: ast.Module) -> set[str]:
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            names.update([node.module, *(f"{node.module}.{alias.name}" for alias in node.names)])
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _TARGET.fullmatch(node.value):
-            names.add(node.value.split(":")[0])
-    return {name for name in names if name.split(".")[0] == PACKAGE}
+        match node:
+            case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
+                if ast.get_docstring(node, clean=False) is not None:
+                    node.body = node.body[1:] or [ast.Pass()]
+            case ast.Import():
+                modules.update(alias.name for alias in node.names)
+            case ast.ImportFrom(module=str(module)):
+                modules.update([module, *(f"{module}.{alias.name}" for alias in node.names)])
+            case ast.Constant(value=str(text)) if _TARGET.fullmatch(text):
+                modules.add(text.split(":")[0])
+    ours = sorted(module for module in modules if module.split(".")[0] == PACKAGE)
+    return Behaviour(text=ast.unparse(tree), imports=tuple(file for module in ours for file in _files_of(module)))
 
 
 def _files_of(module: str) -> list[Path]:
