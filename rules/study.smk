@@ -5,9 +5,9 @@ Output: results/{study}/study.yaml, the whole config as resolved.
 Steps: resolve_study.
 """
 
+import sys
 from pathlib import Path
 
-from snakemake.exceptions import WorkflowError
 from workflow_scripts.lib.config_checks import check_lengths, read_config
 from workflow_scripts.lib.devices import detect_devices, environment, resolve_devices
 from workflow_scripts.lib.provenance import code_digest, spec
@@ -29,7 +29,7 @@ def load_study():
         source = describe_source(resolved["corpus"])
         check_lengths(resolved, source.n_characters)
     except ValueError as fault:
-        raise WorkflowError(str(fault)) from None
+        sys.exit(str(fault))
     study = Study(
         name=resolved["study"],
         config=resolved,
