@@ -49,7 +49,8 @@ def test_compiled_steps_that_are_right_pass(compiler):
     compiler(lambda loss: loss)
     found = check_architecture("gpt2", COMPILED, CPU, VOCABULARY)
     assert found["failures"] == []
-    assert found["steps"] == found["causality"] == 0.0
+    assert found["steps"] == 0.0
+    assert found["causality"] < 1e-6
 
 
 def leak(monkeypatch, mask):
