@@ -43,7 +43,7 @@ WIDER = 4.0
 
 # Largest differences allowed. `loss`: of step 0, in nats per token. `gradient_norm`: of step 0, relative. `steps`: of
 # any of the first losses, relative. `causality`: of logits, or of their part in a mean loss, where nothing must change;
-# equal logits are expected in any precision, since equal shapes take equal kernels, and losses in float32 round at 1e-6.
+# equal logits are expected in any precision, as equal shapes take equal kernels, and losses in float32 round at 1e-6.
 # Half precision rounds to 8 (bf16) or 11 (fp16, tf32) bits, so a norm over many products errs by some per mille.
 FULL = {"loss": 1e-3, "gradient_norm": 1e-2, "steps": 1e-3, "causality": 2e-5}
 HALF = {"loss": 2e-2, "gradient_norm": 5e-2, "steps": 2e-2, "causality": 2e-5}
