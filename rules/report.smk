@@ -18,6 +18,7 @@ rule render_report:
         devices="results/{study}/tables/devices.csv",
         operators="results/{study}/tables/operators.csv",
         processes="results/{study}/tables/processes.csv",
+        ceilings="results/{study}/tables/ceilings.csv",
         selection=SELECTION,
         cost_model="results/{study}/cost_model.json",
         corpus="results/{study}/corpus/corpus.json",

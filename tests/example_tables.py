@@ -139,6 +139,16 @@ def operators(n_devices: int = 1) -> pd.DataFrame:
     )  # fmt: skip
 
 
+def ceilings(n_devices: int = 1) -> pd.DataFrame:
+    common = {"low": None, "high": None, "n": 2, "datasheet": None, "source": None, "precision": None}
+    rows = [
+        common | {"device": device, "quantity": "copy", "value": 5.37e9, "low": 4.7e9, "high": 6.0e9, "unit": "bytes/s"}
+        for device in device_ids(n_devices)
+    ]
+    product = {"quantity": "matrix_product", "precision": "fp32", "value": 1.11e11, "unit": "FLOP/s", "datasheet": 2e11}
+    return pd.DataFrame([*rows, common | product | {"device": "cpu"}])
+
+
 def processes() -> pd.DataFrame:
     row = {
         "device": "cpu",
@@ -180,7 +190,7 @@ def write_study(directory: Path, *, n_devices: int = 1, **replaced: object) -> d
     """Writes the whole example study below `directory` and returns the named inputs of figures and report."""
     tables = {
         "cells": cells(n_devices), "runs": runs(n_devices), "curves": curves(n_devices), "devices": devices(n_devices),
-        "operators": operators(n_devices), "processes": processes(),
+        "operators": operators(n_devices), "processes": processes(), "ceilings": ceilings(n_devices),
     }  # fmt: skip
     files: dict[str, object] = {
         "selection": selection(),

@@ -165,7 +165,7 @@ def test_nothing_measured_claims_nothing():
 
 def test_failures_are_counted_with_their_reasons():
     cells = example_tables.cells(failures={"wide-b8-t64-fp32": "oom", "deep-b8-t64-fp32": "timeout"})
-    sentence = claims.failures(cells)
-    assert sentence.startswith(f"2 of {len(cells)} ")
+    sentence = claims.failures(cells, "cell")
+    assert sentence.startswith(f"Of {len(cells)}\u00a0cells, 2 have no measurement")
     assert "1 out of memory" in sentence
     assert "1 over its time limit" in sentence

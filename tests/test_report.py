@@ -15,7 +15,7 @@ from workflow_scripts import render_report
 from workflow_scripts.lib import csv_tables, page
 
 REPORT = Path(__file__).parents[1] / "report"
-TABLES = ("cells", "runs", "devices", "operators", "processes", "cost_model", "corpus", "findings", "study")
+TABLES = ("cells", "runs", "devices", "operators", "processes", "ceilings", "cost_model", "corpus", "findings", "study")
 
 
 class Text(HTMLParser):
@@ -107,7 +107,7 @@ def test_claims_and_captions_carry_numbers_and_records(report):
 def test_a_failed_cell_stands_with_its_reason_and_removes_nothing(report):
     text = Text(report).text
     assert "out of memory: asked for 9.1 GiB <of> 8" in text
-    assert "1 of 21 have no measurement" in text
+    assert "Of 21 cells, 1 has no measurement: 1 out of memory" in text
 
 
 def test_the_dates_are_those_of_the_records(report):
@@ -130,7 +130,7 @@ def test_a_study_in_which_everything_failed_has_a_report(tmp_path):
     text = Text(render(tmp_path, paths, samples=[], figures=("comparison", "throughput"))).text
     assert "Nothing could be measured" in text
     assert "Nothing to draw" in text
-    assert "21 of 21 have no measurement" in text
+    assert "Of 21 cells, 21 have no measurement" in text
 
 
 def test_tables_without_rows_have_a_report(tmp_path):
@@ -209,8 +209,17 @@ def test_every_data_file_says_exactly_what_is_drawn(tmp_path):
     assert (merged.throughput_tokens_per_s == merged.throughput_tokens_per_s_table).all()
 
 
-def test_findings_are_data_of_any_shape(tmp_path):
-    found = json.loads((example_tables.write_study(tmp_path)["findings"]).read_text()) * 90
-    text = Text(render(tmp_path, example_tables.write_study(tmp_path, findings=found), figures=())).text
-    assert "The audit has 90\u00a0warnings" in text.replace(" warnings", "\u00a0warnings")
-    assert "30 of them are not shown" in text
+def test_findings_of_one_rule_stand_together_and_beside_the_rows(tmp_path):
+    found = json.loads((example_tables.write_study(tmp_path)["findings"]).read_text()) * 5
+    html = render(tmp_path, example_tables.write_study(tmp_path, findings=found), figures=())
+    assert "The audit has 5 warnings" in Text(html).text
+    assert "2 more" in Text(html).text
+    assert html.count('<td class="doubts">wide_spread</td>') == 1
+
+
+def test_what_a_device_does_at_best_stands_beside_its_datasheet(report):
+    text = Text(report).text
+    assert "5.37 GB/s" in text
+    assert "111 GFLOP/s" in text
+    assert "200 GFLOP/s" in text
+    assert "not stated" in text

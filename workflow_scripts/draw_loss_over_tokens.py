@@ -14,8 +14,8 @@ def main(*, curves: Path, figure: Path, data: Path, spec: dict) -> None:
     loss_curves.draw(
         csv_tables.read(curves),
         "tokens",
-        label="training tokens (millions)",
-        unit=1e6,
+        label="training tokens",
+        unit=1.0,
         what="tokens",
         figure=figure,
         data=data,

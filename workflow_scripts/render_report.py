@@ -12,9 +12,9 @@ from workflow_scripts.lib import claims, csv_tables, page, report_tables, sectio
 
 
 def main(
-    *, cells: Path, runs: Path, devices: Path, operators: Path, processes: Path, cost_model: Path, corpus: Path,
-    findings: Path, study: Path, selection: list[Path], samples: list[Path], figures: list[Path], templates: list[Path],
-    style: Path, report: Path, spec: dict,
+    *, cells: Path, runs: Path, devices: Path, operators: Path, processes: Path, ceilings: Path, cost_model: Path,
+    corpus: Path, findings: Path, study: Path, selection: list[Path], samples: list[Path], figures: list[Path],
+    templates: list[Path], style: Path, report: Path, spec: dict,
 ) -> None:  # fmt: skip
     """Renders `report`; `templates` names the page first, then its parts; `spec["study"]` is the study's name."""
     name = spec["study"]
@@ -44,13 +44,14 @@ def main(
         withheld=[claim for claim in said if claim.withheld is not None],
         figures={path.stem: sections.figure(path) for path in figures},
         findings=sections.findings(found),
-        cells=sections.by_device(tables["cells"], report_tables.CELLS, hardware, name),
+        cells=sections.by_device(tables["cells"], report_tables.CELLS, hardware, name, "cell", found),
         processes=page.table(tables["processes"], report_tables.PROCESSES, name),
         selection=sections.selection(chosen, name),
-        runs=sections.by_device(tables["runs"], report_tables.RUNS, hardware, name),
+        runs=sections.by_device(tables["runs"], report_tables.RUNS, hardware, name, "run", found),
         samples=sections.samples(samples, tables["runs"]),
         profile=sections.profile(tables["operators"], name),
         devices=page.table(tables["devices"], report_tables.DEVICES, name),
+        ceilings=sections.ceilings(csv_tables.read(ceilings), name),
         corpus=sections.corpus(json.loads(corpus.read_text(encoding="utf-8"))),
         provenance=sections.provenance(tables["cells"], tables["runs"]),
         config=page.plain(study.read_text(encoding="utf-8")),

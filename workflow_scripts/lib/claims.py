@@ -90,7 +90,7 @@ def write_claims(
         for device, group in ended.groupby("device", sort=False):
             claims += _losses(group, names.get(device, device))
     if len(timed):
-        claims += _effects(timed, names)
+        claims += _effects(timed, names, processes)
     claims += _prediction(cost_model, names)
     return [judged(claim, findings) for claim in claims]
 
@@ -132,7 +132,8 @@ def _roles(runs: pd.DataFrame, device: str, floor: float | None, selection: dict
     }[verdict]
     yield Claim(
         topic="training", text=f"On {device}, {sentence}{_matched(selection, models)}", key=times(compared.value),
-        within=within, verdict=verdict, records=compared.records, subjects=subjects(runs, "run"), withheld=unlike,
+        within=f"{within}, undecided" if verdict == "undecided" else within,
+        verdict=verdict, records=compared.records, subjects=subjects(runs, "run"), withheld=unlike,
         numbers={"ratio": compared.value, "low": compared.low, "high": compared.high, "a": speeds[0], "b": speeds[1]},
     )  # fmt: skip
 
@@ -211,7 +212,7 @@ def _losses(runs: pd.DataFrame, device: str) -> Iterable[Claim]:
     )  # fmt: skip
 
 
-def _effects(cells: pd.DataFrame, names: dict[str, str]) -> Iterable[Claim]:
+def _effects(cells: pd.DataFrame, names: dict[str, str], processes: pd.DataFrame) -> Iterable[Claim]:
     """What each axis of the grid does to throughput: the outermost value against the reference, all else equal."""
     pairs = comparisons.effects(cells)
     for (device, axis, value), group in pairs.groupby(["device", "axis", "value"], sort=False):
@@ -219,9 +220,10 @@ def _effects(cells: pd.DataFrame, names: dict[str, str]) -> Iterable[Claim]:
         if axis in ("batch_size", "sequence_length") and float(value) != everything.value.astype(float).max():
             continue
         reference, middle = group.reference.iloc[0], float(group.ratio.median())
-        clear = group.low.notna() & ((group.low > 1) | (group.high < 1))
-        kinds = {"more": clear & (group.ratio > 1), "fewer": clear & (group.ratio < 1), "undecided": ~clear}
-        told = listing(f"{n:,} {kind}" for kind, marks in kinds.items() if (n := int(marks.sum())))
+        floor = comparisons.noise_floor(processes, device)
+        verdicts = [comparisons.verdict(comparisons.as_ratio(pair), floor) for pair in group.itertuples()]
+        words = {"faster": "more", "slower": "fewer", "same": "the same", "undecided": "undecided"}
+        told = listing(f"{n:,} {word}" for kind, word in words.items() if (n := verdicts.count(kind)))
         if len(group) > 1:
             within = span(group.ratio.min(), group.ratio.max())
             told = f"{within} over {plural(len(group), 'pair')} of cells, {told}"
@@ -253,11 +255,12 @@ def _prediction(cost_model: dict, names: dict[str, str]) -> Iterable[Claim]:
             )  # fmt: skip
 
 
-def failures(rows: pd.DataFrame) -> str:
+def failures(rows: pd.DataFrame, noun: str) -> str:
     """Counts what has no measurement, by reason, in one sentence; empty if everything was measured."""
     failed = rows[rows.status != "ok"] if len(rows) else rows
     if failed.empty:
         return ""
     counts = failed.status.value_counts(sort=False)
     reasons = [f"{n:,} {STATUS_WORDS.get(status, status)}" for status, n in counts.items()]
-    return f"{len(failed):,} of {len(rows):,} have no measurement: {listing(reasons)}."
+    lack = "has" if len(failed) == 1 else "have"
+    return f"Of {plural(len(rows), noun)}, {len(failed):,} {lack} no measurement: {listing(reasons)}."

@@ -7,7 +7,7 @@ import dataclasses
 import math
 import numbers
 import statistics
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -90,6 +90,12 @@ def ratio(a: Estimate, b: Estimate) -> Ratio:
         high=a.high / b.low if known else None,
         records=a.records + b.records,
     )
+
+
+def as_ratio(pair: Any) -> Ratio:
+    """A row of `effects` as a ratio."""
+    low, high = (None if is_missing(end) else end for end in (pair.low, pair.high))
+    return Ratio(value=pair.ratio, low=low, high=high, records=(pair.record_reference, pair.record))
 
 
 def verdict(compared: Ratio, noise_floor: float | None = None) -> Verdict:

@@ -23,10 +23,10 @@ from workflow_scripts.lib.quantities import MISSING, count, digits, is_missing, 
 class Column:
     """One column of a table: where its values come from and how they are printed.
 
-    `kind` is text, count, number, loss, ratio, percent, status, record, or a unit that scales (`s`, `bytes`,
-    `tokens/s`, `FLOP/s`); with `low` and `high` a column holds the interval of `name` that two others span. Measured
-    columns are the ones that a failed row has no values in. An axis is left out of the rows, and told once, if they all
-    agree in it.
+    `kind` is text, count, number, loss, ratio, percent, status, doubts, record, printed (a number as text),
+    or a unit that scales (`s`, `bytes`, `tokens/s`, `FLOP/s`); with `low` and `high` a column holds the interval of
+    `name` that two others span. Measured columns are the ones that a failed row has no values in. An axis is left out
+    of the rows, and told once, if they all agree in it.
     """
 
     name: str
@@ -105,7 +105,7 @@ def table(rows: pd.DataFrame, columns: Sequence[Column], study: str) -> Table:
     for column in kept:
         printer, unit = _printer(column, rows)
         printers.append(printer)
-        heads.append(Cell(text=column.title, unit=unit, style=_style(column)))
+        heads.append(Cell(text=column.title, unit=unit, style=_head_style(column)))
     first = next((i for i, column in enumerate(kept) if column.measured), len(kept))
     printed = []
     for row in rows.to_dict("records"):
@@ -133,7 +133,11 @@ def _is_empty(rows: pd.DataFrame, column: Column) -> bool:
 
 
 def _style(column: Column) -> str:
-    return {"text": "", "status": "", "record": "record"}.get(column.kind, "number")
+    return {"text": "", "status": "", "doubts": "doubts", "record": "record"}.get(column.kind, "number")
+
+
+def _head_style(column: Column) -> str:
+    return f"{_style(column)} long".strip() if len(column.title) > 10 else _style(column)
 
 
 def _cell(column: Column, printer: Callable[[dict], str], row: dict, study: str) -> Cell:
@@ -154,7 +158,9 @@ def _printer(column: Column, rows: pd.DataFrame) -> tuple[Callable[[dict], str],
                 MISSING if is_missing(row.get(column.name)) else span(row.get(column.low), row.get(column.high), scale)
             )
         ), unit
-    if column.kind in ("text", "status", "record"):
+    if column.kind == "doubts":
+        return lambda row: str(row.get(column.name) or ""), ""
+    if column.kind in ("text", "printed", "status", "record"):
         words = STATUS_WORDS if column.kind == "status" else {}
         return lambda row: _words(row.get(column.name), words), ""
     if column.kind == "percent":

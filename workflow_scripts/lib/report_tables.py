@@ -33,7 +33,10 @@ MEMORY = [
     Column(name="peak_reserved_bytes", title="peak reserved", kind="bytes", measured=True),
     Column(name="peak_process_bytes", title="peak of process", kind="bytes", measured=True),
 ]
-RECORD = [Column(name="record", title="from", kind="record")]
+RECORD = [
+    Column(name="doubts", title="doubts", kind="doubts", measured=True),
+    Column(name="record", title="from", kind="record"),
+]
 
 CELLS = [
     *MODEL, *STEP,
@@ -92,10 +95,19 @@ DEVICES = [
     Column(name="platform", title="platform"),
     Column(name="host", title="host"),
 ]
+CEILINGS = [
+    Column(name="device", title="device", axis=True),
+    Column(name="quantity", title="quantity"),
+    Column(name="precision", title="precision"),
+    Column(name="value", title="median", kind="printed"),
+    Column(name="interval", title="interval", kind="printed"),
+    Column(name="datasheet", title="datasheet", kind="printed"),
+]
 OPERATORS = [
     Column(name="device", title="device", axis=True),
     Column(name="name", title="model", axis=True),
     Column(name="operator", title="operator"),
+    Column(name="phase", title="phase", measured=True),
     Column(name="category", title="category"),
     Column(name="calls_per_step", title="calls a step", kind="number", measured=True),
     Column(name="self_time_s", title="own time a step", kind="s", measured=True),

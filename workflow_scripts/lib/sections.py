@@ -15,11 +15,33 @@ from workflow_scripts.lib import report_tables
 from workflow_scripts.lib.claims import QUANTITY_WORDS, Claim
 from workflow_scripts.lib.comparisons import THRESHOLDS
 from workflow_scripts.lib.page import Table, plain, record_link, table
-from workflow_scripts.lib.quantities import count, listing, percent, plural, quantity, times
+from workflow_scripts.lib.quantities import (
+    count,
+    is_missing,
+    listing,
+    percent,
+    plural,
+    quantity,
+    span,
+    times,
+    unit_for,
+)
 
 SHOWN_RECORDS = 6
 SHOWN_OPERATORS = 12
-SHOWN_FINDINGS = 60
+SHOWN_FINDINGS = 3  # of one rule that stand open
+ORDER = [
+    "n_params",
+    "model",
+    "name",
+    "sequence_length",
+    "batch_size",
+    "precision",
+    "execution",
+    "mode",
+    "process",
+    "seed",
+]
 SHOWN_SAMPLE = 700  # characters of a sample that stand open on the page
 ANSWER = ("training", "devices", "loss")  # topics that answer the first question; the others are the grid's
 SEVERITIES = ("error", "warning", "note")
@@ -73,14 +95,28 @@ def _record_name(link: str) -> str:
     return f"{parts[1]}/{name}" if parts[0] == "devices" and len(parts) > 2 else name
 
 
-def by_device(rows: pd.DataFrame, columns: list, devices: dict[str, str], study: str) -> list[tuple[str, str, Table]]:
-    """One table a device: (device, its hardware's name, table)."""
+def by_device(
+    rows: pd.DataFrame, columns: list, devices: dict[str, str], study: str, identity: str, found: list[dict]
+) -> list[tuple[str, str, Table]]:
+    """One table a device, each row with the rules that have a doubt about it: (device, its hardware's name, table)."""
     if rows.empty:
         return []
+    order = [key for key in ORDER if key in rows]
+    rows = rows.assign(doubts=_doubts(rows, identity, found)).sort_values(order, kind="stable")
     return [
         (str(device), devices.get(device, ""), table(group, columns, study))
         for device, group in rows.groupby("device", sort=False)
     ]
+
+
+def _doubts(rows: pd.DataFrame, identity: str, found: list[dict]) -> list[str | None]:
+    grave = [finding for finding in found if finding["severity"] != "note"]
+    told = []
+    for i in range(len(rows)):
+        names = claim_texts.subjects(rows.iloc[[i]], identity)
+        rules = [finding["rule"] for finding in grave if claim_texts.is_subject(finding["subject"], names)]
+        told.append(", ".join(dict.fromkeys(rules)) or None)
+    return told
 
 
 def profile(operators: pd.DataFrame, study: str) -> list[tuple[str, Table, int]]:
@@ -137,8 +173,10 @@ def samples(paths: Iterable[Path], runs: pd.DataFrame) -> list[dict]:
     """The text that each run's model wrote, with the loss that it had reached."""
     losses = {(row["device"], row["run"]): row.get("final_val_loss") for row in runs.to_dict("records")}
     written = []
-    for path in paths:
-        run, device = path.parent.name, path.parents[2].name
+    order = list(losses)
+    places = {path: (path.parents[2].name, path.parent.name) for path in paths}
+    for path in sorted(places, key=lambda path: order.index(places[path]) if places[path] in order else len(order)):
+        device, run = places[path]
         text = plain(path.read_text(encoding="utf-8", errors="replace")).strip()
         if text:
             loss = quantity(losses.get((device, run)), "nats per token", 4)
@@ -151,12 +189,35 @@ def samples(paths: Iterable[Path], runs: pd.DataFrame) -> list[dict]:
 
 
 def findings(found: list[dict]) -> dict:
-    """The audit's findings, gravest first, and their counts; the page shows so many, and the JSON has them all."""
-    ordered = sorted(found, key=lambda finding: (SEVERITIES.index(finding["severity"]), finding["rule"]))
-    rows = [{**each, **{key: plain(each[key]) for key in ("subject", "message", "advice")}} for each in ordered]
+    """The audit's findings by rule, gravest first: what each saw of whom, the first few open and the rest folded."""
+    groups: dict[tuple, dict] = {}
+    for each in sorted(found, key=lambda finding: (SEVERITIES.index(finding["severity"]), finding["rule"])):
+        key = (each["severity"], each["rule"], each["advice"])
+        group = groups.setdefault(key, {"severity": key[0], "rule": key[1], "advice": plain(key[2]), "seen": []})
+        group["seen"].append({"subject": plain(each["subject"]), "message": plain(each["message"])})
     by_severity = [sum(each["severity"] == severity for each in found) for severity in SEVERITIES]
     counted = [plural(n, severity) for n, severity in zip(by_severity, SEVERITIES, strict=True) if n]
-    return {"rows": rows[:SHOWN_FINDINGS], "summary": listing(counted), "more": max(0, len(rows) - SHOWN_FINDINGS)}
+    split = [{**g, "open": g["seen"][:SHOWN_FINDINGS], "more": g["seen"][SHOWN_FINDINGS:]} for g in groups.values()]
+    return {"groups": split, "summary": listing(counted)}
+
+
+def ceilings(rows: pd.DataFrame, study: str) -> Table:
+    """What the devices can do at best, each value in its own unit."""
+    printed = rows.assign(
+        quantity=rows.quantity.astype(object).map(lambda name: str(name).replace("_", " ")),
+        value=[quantity(row.value, row.unit) for row in rows.itertuples()],
+        interval=[_interval(row.low, row.high, row.unit) for row in rows.itertuples()],
+        datasheet=[
+            "not stated" if is_missing(r.datasheet) else quantity(r.datasheet, r.unit) for r in rows.itertuples()
+        ],
+        precision=rows.precision.astype(object).where(rows.precision.notna(), "–"),
+    )
+    return table(printed, report_tables.CEILINGS, study)
+
+
+def _interval(low: float | None, high: float | None, unit: str) -> str:
+    scale, name = unit_for([high], unit)
+    return "spread unknown" if is_missing(low) or is_missing(high) else f"{span(low, high, scale)} {name}"
 
 
 def measured_on(*tables: pd.DataFrame) -> str:
@@ -218,5 +279,5 @@ def counts(cells: pd.DataFrame, runs: pd.DataFrame) -> str:
 
 def failures(cells: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
     """One sentence each for cells and runs that have no measurement."""
-    sentences = ((claim_texts.failures(rows), what) for rows, what in ((cells, "cells"), (runs, "runs")))
-    return [f"Of the {what}, {sentence}" for sentence, what in sentences if sentence]
+    sentences = (claim_texts.failures(cells, "cell"), claim_texts.failures(runs, "training run"))
+    return [sentence for sentence in sentences if sentence]
