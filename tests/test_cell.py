@@ -29,6 +29,11 @@ CELL = CellSpec(
 )
 
 
+@pytest.fixture(autouse=True)
+def _nothing_compiled_yet():
+    torch._dynamo.utils.counters.clear()  # a cell has a process of its own, tests share one
+
+
 def measure(folder, sent=None, **changes):
     paths = {key: str(path) for key, path in write_corpus(folder).items()}
     cell = to_json(dataclasses.replace(CELL, **changes))
@@ -48,6 +53,10 @@ def test_a_cells_result_is_whole_and_plain(tmp_path):
     assert result["observed"]["weights_drawn_on"] == "cpu"
     assert result["memory"]["peak_allocated_bytes"] is None
     assert result["loss_first"] > result["loss_last"]  # it trained
+    assert result["memory"]["data_bytes"] == 0
+    assert result["machine"]["before"]["monotonic_s"] < result["machine"]["after"]["monotonic_s"]
+    assert result["machine"]["between"]["elapsed_s"] > 0
+    assert result["energy"] is None or result["energy"]["n_steps"] > 0  # None where nothing counts it
     json.dumps(result, allow_nan=False)
 
 

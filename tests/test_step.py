@@ -150,6 +150,12 @@ def test_graphed_is_refused_off_cuda():
         build(execution="graphed")
 
 
+@pytest.mark.parametrize(("attention", "dropout"), [("efficient", 0.0), ("cudnn", 0.0), ("flash", 0.1)])
+def test_attention_that_does_not_exist_here_is_refused_and_not_replaced(attention, dropout):
+    with pytest.raises(Unavailable, match=f"no {attention} attention"):
+        build(model=dataclasses.replace(SHAPE, dropout=dropout), attention=attention)
+
+
 def test_a_missing_compiler_is_named(monkeypatch):
     from torch._inductor import config
 

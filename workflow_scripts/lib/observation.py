@@ -4,11 +4,18 @@ A treatment is believed when it is seen here, not when it was asked for.
 """
 
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from workflow_scripts.lib.outcome import Unavailable
+from workflow_scripts.lib.random_state import kept_random_state
+from workflow_scripts.lib.specs import Attention
+
+_NO_KERNEL = ("available kernel", "viable backend")  # in torch's message when the asked attention is ruled out
 
 # Part of the operator's name -> the backend's name in `StepSpec.attention`. No such operator means that attention was
 # decomposed into products and a softmax: `math`.
@@ -47,7 +54,7 @@ def observe_forward(decoder: nn.Module, tokens: Tensor, context: contextlib.Abst
 
     Returns:
         `parameter_dtype`, `linear_output_dtype` and `norm_output_dtype` (the first of each in the model),
-        `logits_dtype`, `attention_backend`.
+        `residual_dtype` (after the first block), `logits_dtype`, `attention_backend`.
     """
     dtypes: dict[str, torch.dtype] = {}
 
@@ -61,13 +68,13 @@ def observe_forward(decoder: nn.Module, tokens: Tensor, context: contextlib.Abst
     linear = next(module for module in blocks if isinstance(module, nn.Linear))
     norm = next(module for module in blocks if isinstance(module, nn.LayerNorm | nn.RMSNorm))
     hooks = [
+        decoder.blocks[0].register_forward_hook(note("residual_dtype")),
         linear.register_forward_hook(note("linear_output_dtype")),
         norm.register_forward_hook(note("norm_output_dtype")),
     ]
-    devices = [tokens.device] if tokens.device.type == "cuda" else []
     kernels = _AttentionKernels()
     try:
-        with torch.random.fork_rng(devices), kernels, context:
+        with kept_random_state(tokens.device), kernels, context:
             dtypes["logits_dtype"] = decoder(tokens).dtype
     finally:
         for hook in hooks:
@@ -75,3 +82,25 @@ def observe_forward(decoder: nn.Module, tokens: Tensor, context: contextlib.Abst
     found = {key: str(dtype).removeprefix("torch.") for key, dtype in dtypes.items()}
     parameter_dtype = str(next(decoder.parameters()).dtype).removeprefix("torch.")
     return {**found, "parameter_dtype": parameter_dtype, "attention_backend": "+".join(sorted(kernels.seen)) or "math"}
+
+
+def require_attention(asked: Attention, observe: Callable[[], dict[str, Any]]) -> None:
+    """Checks that attention by the asked backend exists for this device, precision, dropout and shape.
+
+    Args:
+        asked: the backend; `auto` is always there.
+        observe: gives what `observe_forward` found.
+
+    Raises:
+        Unavailable: torch has no such kernel here, or took another.
+    """
+    if asked == "auto":
+        return
+    try:
+        found = observe()["attention_backend"]
+    except RuntimeError as error:
+        if any(part in str(error) for part in _NO_KERNEL):
+            raise Unavailable(f"no {asked} attention for this device, precision, dropout and head size") from error
+        raise
+    if found != asked:
+        raise Unavailable(f"{asked} attention was asked for, and {found} ran")

@@ -18,18 +18,21 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from torch.nn.utils import clip_grad_norm_, get_total_norm
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from workflow_scripts.lib.batches import Batches, draw_offsets, offsets_sha256
 from workflow_scripts.lib.device_timing import synchronise
 from workflow_scripts.lib.execution import CapturedPhases, compilations, compile_loss, require
 from workflow_scripts.lib.memory import peak_memory
 from workflow_scripts.lib.model import Decoder, build_decoder
-from workflow_scripts.lib.observation import observe_forward
+from workflow_scripts.lib.observation import observe_forward, require_attention
 from workflow_scripts.lib.optimizers import ScheduledOptimizer
 from workflow_scripts.lib.outcome import Unavailable
-from workflow_scripts.lib.precision import autocast, loss_scaler, product_precision, set_precision
+from workflow_scripts.lib.precision import autocast, loss_scaler, product_precision, residual_dtype, set_precision
+from workflow_scripts.lib.random_state import random_state, set_random_state
 from workflow_scripts.lib.specs import DeviceSpec, ModelShape, OptimizerSpec, StepSpec
+
+CLIP_EPS = 1e-6  # torch.nn.utils.clip_grad_norm_'s
 
 
 class TrainStep:
@@ -53,6 +56,7 @@ class TrainStep:
         self.spec, self.grad_clip = spec, grad_clip
         self.device = batches.tokens.device
         self.decoder, self.batches, self.optimizer = decoder, batches, optimizer
+        decoder.residual_dtype = residual_dtype(spec.precision, spec.execution)
         self.parameters = list(decoder.parameters())
         self.scaler = loss_scaler(spec.precision, self.device)
         self.loss_of = decoder.loss if spec.execution == "eager" else compile_loss(decoder.loss)
@@ -117,6 +121,7 @@ class TrainStep:
         batches = Batches(tokens, offsets, model.sequence_length, step.accumulation, where)
         built = cls(decoder, batches, scheduled, step, optimizer.grad_clip)
         built.offsets_sha256 = offsets_sha256(offsets)
+        require_attention(step.attention, built.observe_forward)
         return built
 
     # What can be called, and timed.
@@ -161,7 +166,7 @@ class TrainStep:
     def _forward(self, backward: bool = False) -> None:
         self.loss.zero_()
         inputs, targets = self.batches.gather(self.cursor)  # each (A, B / A, T)
-        self.micro_batches_run = len(inputs)
+        self.micro_batches_run = 0
         for micro_inputs, micro_targets in zip(inputs, targets, strict=True):
             with self.autocast():
                 loss = self.loss_of(micro_inputs, micro_targets)
@@ -169,21 +174,26 @@ class TrainStep:
                 # Each micro-batch counts for 1 / A: as the gradient that enters its loss, this costs no operation.
                 self.scaler.scale(loss).backward(gradient=self.share)
             self.loss.add_(loss.detach(), alpha=1.0 / len(inputs))
+            self.micro_batches_run += 1
 
     def _update(self) -> None:
         self.optimizer.set_rate(self.cursor, self.steps_done)
         self.scaler.unscale_(self.optimizer.inner)
-        self.grad_norm.copy_(self._clip())
+        self.grad_norm.copy_(get_total_norm([p.grad for p in self.parameters]))
+        if self.grad_clip > 0:
+            self._clip()
         if self.scaler.is_enabled():  # a norm is finite exactly if all gradients are
             self.skipped_steps.add_(self.grad_norm.isfinite().logical_not())
         self.scaler.step(self.optimizer.inner)
         self.scaler.update()
 
-    def _clip(self) -> torch.Tensor:
-        """Scales the gradients down to a norm of at most `grad_clip`; returns the norm before."""
-        if self.grad_clip > 0:
-            return clip_grad_norm_(self.parameters, self.grad_clip)
-        return get_total_norm([p.grad for p in self.parameters])
+    def _clip(self) -> None:
+        """Scales the gradients down to a global norm of at most `grad_clip`."""
+        if self.optimizer.divides and not self.scaler.is_enabled():
+            # The update divides each gradient as it reads it, which saves a pass over all of them.
+            self.optimizer.inner.grad_scale = ((self.grad_norm + CLIP_EPS) / self.grad_clip).clamp(min=1.0)
+        else:
+            clip_grads_with_norm_(self.parameters, self.grad_clip, self.grad_norm)
 
     def _perform(self, phase: Callable[[], None]) -> None:
         if self.captured is None:
@@ -203,12 +213,11 @@ class TrainStep:
 
     def observed(self) -> dict[str, Any]:
         """Reads back what the step really did: to be compared with what was asked."""
-        inputs, _ = self.batches.gather(self.cursor)
         return {
             "device": str(self.parameters[0].device),
             "threads": torch.get_num_threads(),
             "product_precision": product_precision(self.device),
-            **observe_forward(self.decoder, inputs[0, :1], self.autocast()),
+            **self.observe_forward(),
             "optimizer_class": type(self.optimizer.inner).__name__,
             "optimizer_state_bytes": self.optimizer.state_bytes(),
             "fused": self.optimizer.fused,
@@ -219,6 +228,11 @@ class TrainStep:
             "skipped_steps": int(self.skipped_steps) if self.scaler.is_enabled() else None,
             "offsets_sha256": self.offsets_sha256,
         }
+
+    def observe_forward(self) -> dict[str, Any]:
+        """Reads back what the forward pass of one sequence does, see `observation`."""
+        inputs, _ = self.batches.gather(self.cursor)
+        return observe_forward(self.decoder, inputs[0, :1], self.autocast())
 
     def state_dict(self) -> dict[str, Any]:
         """Gives all that a later process needs to go on bit for bit; tensors are the live ones, not copies."""
@@ -264,22 +278,3 @@ class TrainStep:
             set_random_state(self.device, rng)
 
         return put_back
-
-
-def random_state(device: torch.device) -> dict[str, torch.Tensor | None]:
-    """Gives the states of the generators that dropout draws from: the CPU's and the device's."""
-    states: dict[str, torch.Tensor | None] = {"cpu": torch.get_rng_state(), "device": None}
-    if device.type == "cuda":
-        states["device"] = torch.cuda.get_rng_state(device)
-    elif device.type == "mps":
-        states["device"] = torch.mps.get_rng_state()
-    return states
-
-
-def set_random_state(device: torch.device, states: dict[str, torch.Tensor | None]) -> None:
-    """Puts the generators where `random_state` found them."""
-    torch.set_rng_state(states["cpu"].cpu())
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(states["device"].cpu(), device)
-    elif device.type == "mps":
-        torch.mps.set_rng_state(states["device"].cpu())
