@@ -73,6 +73,7 @@ def run_isolated(
     timeout_s: float,
     on_message: Callable[[dict[str, Any]], None] | None = None,
     fresh: bool = False,
+    environment: dict[str, str] | None = None,
 ) -> Outcome:
     """Calls `target(arguments, send)` in a process of its own while holding the machine.
 
@@ -87,6 +88,8 @@ def run_isolated(
         on_message: called in this process with each message that is no partial result.
         fresh: start a new interpreter even where a fork would do. Forked processes share one layout of addresses, so
             a spread between processes that is to include its luck needs fresh ones.
+        environment: variables of the child alone, such as those that its C library reads when it starts; with any, it
+            is a new interpreter.
 
     Raises:
         WorkflowEnded: the workflow died meanwhile; the child is dead by then.
@@ -94,7 +97,8 @@ def run_isolated(
     workflow = Workflow.find()
     try:
         with machine_lock(check=workflow.check):
-            return _run(target, arguments, device, timeout_s, on_message, None if fresh else workflow, workflow)
+            server_of = None if fresh or environment else workflow
+            return _run(target, arguments, device, timeout_s, on_message, server_of, workflow, environment or {})
     finally:
         workflow.close()
 
@@ -107,17 +111,18 @@ def _run(
     on_message: Callable[[dict[str, Any]], None] | None,
     server_of: Workflow | None,
     workflow: Workflow,
+    environment: dict[str, str],
 ) -> Outcome:
     request = {"target": target, "arguments": arguments, "threads": device.threads}
     kills_before = host_oom_kills()
     started_at, start = _now(), time.monotonic()
     try:
-        with _start(device, server_of) as (process, channel):
+        with _start(child_environment(device) | environment, device, server_of) as (process, channel):
             heard = _converse(process, channel, request, start + timeout_s, on_message, workflow)
     except fork_server.ServerLost as error:
         workflow.check()
         logger.warning("%s; measuring again in a plain process", error)
-        return _run(target, arguments, device, timeout_s, on_message, None, workflow)
+        return _run(target, arguments, device, timeout_s, on_message, None, workflow, environment)
     status, reason = _classify(heard, timeout_s, kills_before)
     return Outcome(
         status=status,
@@ -132,10 +137,11 @@ def _run(
 
 
 @contextlib.contextmanager
-def _start(device: DeviceSpec, server_of: Workflow | None) -> Iterator[tuple[Process, socket.socket]]:
+def _start(
+    environment: dict[str, str], device: DeviceSpec, server_of: Workflow | None
+) -> Iterator[tuple[Process, socket.socket]]:
     """Starts a child, and sees to it that none of it is left afterwards, whatever happens in between."""
     channel, theirs = socket.socketpair()
-    environment = child_environment(device)
     process: Process | None = None
     with channel:
         with theirs:

@@ -24,6 +24,25 @@ def peak_process_bytes(pid: int | str = "self") -> int | None:
     return None
 
 
+def resident_bytes() -> int | None:
+    """Memory of this process that is resident at this moment, in bytes; None where it cannot be read."""
+    if sys.platform != "linux":
+        return None
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+
+
+def reset_peak_process_bytes() -> bool:
+    """Sets what `peak_process_bytes` tells of this process back to what is resident now; tells whether that worked.
+
+    Source: /proc/PID/clear_refs, value 5 (proc(5); Linux 4.0).
+    """
+    try:
+        Path("/proc/self/clear_refs").write_text("5")
+    except OSError:
+        return False
+    return True
+
+
 def host_oom_kills(proc: Path = Path("/proc"), cgroup_mount: Path = Path("/sys/fs/cgroup")) -> int | None:
     """Processes of our control group that the kernel has killed for lack of memory so far; None where not counted.
 
