@@ -1,11 +1,13 @@
 import json
 import os
+import threading
 from types import SimpleNamespace
 
 import pytest
 
 from tests.fake_nvml import GIB, FakeNvml, h100
-from workflow_scripts.lib.machine_state import between, energy_j, snapshot
+from workflow_scripts.lib.machine_state import Watch, between, energy_j, snapshot
+from workflow_scripts.lib.outcome import Outcome
 from workflow_scripts.lib.specs import DeviceSpec
 
 CPU = DeviceSpec(id="cpu", type="cpu", threads=1)
@@ -121,7 +123,21 @@ def test_energy_is_in_joules_or_missing():
     assert energy_j(GPU, nvml=FakeNvml(h100(energy_mj=1234))) == pytest.approx(1.234)
     assert energy_j(GPU, nvml=FakeNvml(h100(), unsupported=["nvmlDeviceGetTotalEnergyConsumption"])) is None
     assert energy_j(GPU, nvml=FakeNvml()) is None
-    assert energy_j(CPU) is None
+    assert energy_j(DeviceSpec(id="mps", type="mps", threads=1)) is None
+
+
+def test_a_processors_energy_is_the_sum_of_its_packages(tmp_path):
+    assert energy_j(CPU, packages=tmp_path) is None
+    for zone, microjoules in {
+        "intel-rapl:0": 2_500_000,
+        "intel-rapl:1": 1_000_000,
+        "intel-rapl:0:0": 9_000_000,
+    }.items():
+        (tmp_path / zone).mkdir()
+        (tmp_path / zone / "energy_uj").write_text(f"{microjoules}\n")
+    assert energy_j(CPU, packages=tmp_path) == pytest.approx(3.5)
+    (tmp_path / "intel-rapl:1" / "energy_uj").write_text("secret")
+    assert energy_j(CPU, packages=tmp_path) is None
 
 
 def test_rates_between_two_snapshots():
@@ -136,9 +152,59 @@ def test_rates_between_two_snapshots():
         "gpu": {"energy_j": 4000.0},
     }
     rates = between(before, after)
-    assert rates == {"elapsed_s": 10.0, "others_cores": 1.5, "stolen_cores": 0.1, "gpu_power_w": 300.0}
+    assert rates == {
+        "elapsed_s": 10.0,
+        "others_cores": 1.5,
+        "stolen_cores": 0.1,
+        "gpu_power_w": 300.0,
+        "energy_j": 3000.0,
+    }
+    after["gpu"]["energy_j"] = 10.0  # the driver was loaded anew
+    assert between(before, after)["energy_j"] is None
     after["host"]["own_cpu_s"] = None
     after["gpu"] = None
     rates = between(before, after)
     assert rates["others_cores"] is None
     assert rates["gpu_power_w"] is None
+    assert rates["energy_j"] is None
+
+
+def outcome_of(machine):
+    return Outcome(
+        status="ok",
+        reason="",
+        result={"samples_s": [1.0], "machine": machine},
+        peak_process_bytes=None,
+        wall_s=1.0,
+        started_at="",
+        ended_at="",
+    )
+
+
+def test_the_job_looks_on_while_a_core_is_idle_and_keeps_what_falls_into_the_measurement():
+    moments = iter(range(10_000))
+    seen = threading.Event()
+
+    def look(device):
+        moment = next(moments)
+        if moment == 200:
+            seen.set()
+        return {"monotonic_s": float(moment), "host": {"cpu_frequency_hz": 3e9, "on_mains": True}, "gpu": None}
+
+    with Watch(CPU, every_s=1e-6, look=look, n_cores=2) as watch:
+        assert seen.wait(20)
+    assert 0 < len(watch.seen) < Watch.MOST
+    told = watch.put_into(outcome_of({"before": {"monotonic_s": 10.0}, "after": {"monotonic_s": 150.0}}))
+    during = told.result["machine"]["during"]
+    assert during
+    assert all(10.0 <= one["monotonic_s"] <= 150.0 and one["clock_hz"] == 3e9 for one in during)
+    assert told.result["samples_s"] == [1.0]
+
+
+def test_the_job_does_not_look_where_every_core_measures():
+    with Watch(CPU, every_s=0.0, n_cores=1) as watch:
+        pass
+    assert not watch.seen
+    told = watch.put_into(outcome_of({"before": {"monotonic_s": 10.0}}))
+    assert told.result["machine"]["during"] is None  # nobody looked, which is not the same as nothing to see
+    assert watch.put_into(outcome_of(None)).result["machine"] is None

@@ -14,6 +14,7 @@ from typing import Any
 from workflow_scripts.lib.barring import barred_outcome
 from workflow_scripts.lib.isolation import run_isolated
 from workflow_scripts.lib.job import announce
+from workflow_scripts.lib.machine_state import Watch
 from workflow_scripts.lib.plan import place_in_plan
 from workflow_scripts.lib.records import write_record
 from workflow_scripts.lib.specs import DeviceSpec, from_json
@@ -23,13 +24,15 @@ MEASURE = "workflow_scripts.lib.cell:measure_cell"
 
 def main(*, tokens: Path, corpus: Path, device: Path, calibration: Path, record: Path, spec: dict[str, Any]) -> None:
     cell = spec["cell"]
-    outcome = barred_outcome(calibration, cell["step"]) or run_isolated(
-        MEASURE,
-        {"cell": cell, "tokens": str(tokens), "corpus": str(corpus)},
-        device=from_json(DeviceSpec, cell["device"]),
-        timeout_s=cell["measure"]["timeout_s"],
-        fresh=cell["fresh"],
-    )
+    where = from_json(DeviceSpec, cell["device"])
+    with Watch(where) as watch:
+        outcome = barred_outcome(calibration, cell["step"]) or run_isolated(
+            MEASURE,
+            {"cell": cell, "tokens": str(tokens), "corpus": str(corpus)},
+            device=where,
+            timeout_s=cell["measure"]["timeout_s"],
+            fresh=cell["fresh"],
+        )
     write_record(
         record,
         kind="cell",
@@ -39,7 +42,7 @@ def main(*, tokens: Path, corpus: Path, device: Path, calibration: Path, record:
         spec=cell,
         code=spec["code"],
         environment=spec["environment"],
-        outcome=outcome,
+        outcome=watch.put_into(outcome),
     )
     summary = summarise(outcome.status, outcome.reason, outcome.result)
     announce(f"{cell['id']} on {cell['device']['id']}: {summary}  {place_in_plan(record)}")

@@ -21,6 +21,7 @@ from workflow_scripts.lib.barring import barred_outcome
 from workflow_scripts.lib.history import StepRow
 from workflow_scripts.lib.isolation import run_isolated
 from workflow_scripts.lib.job import announce
+from workflow_scripts.lib.machine_state import Watch
 from workflow_scripts.lib.progress import Listener
 from workflow_scripts.lib.records import write_record
 from workflow_scripts.lib.specs import DeviceSpec, from_json
@@ -45,13 +46,13 @@ def main(
     checkpoints = record.parent / "checkpoint"
     listener = Listener(f"train {run['id']} on {run['device']['id']}", announce)
     paths = {"tokens": tokens, "corpus": corpus, "metrics": metrics, "weights": weights, "samples": samples}
-    outcome = barred_outcome(calibration, run["step"]) or run_isolated(
-        TRAIN,
-        {"run": run, "code": spec["code"], "checkpoints": str(checkpoints)} | {k: str(v) for k, v in paths.items()},
-        device=from_json(DeviceSpec, run["device"]),
-        timeout_s=run["timeout_s"],
-        on_message=listener.hear,
-    )
+    arguments = {"run": run, "code": spec["code"], "checkpoints": str(checkpoints)}
+    arguments |= {name: str(path) for name, path in paths.items()}
+    where = from_json(DeviceSpec, run["device"])
+    with Watch(where) as watch:
+        outcome = barred_outcome(calibration, run["step"]) or run_isolated(
+            TRAIN, arguments, device=where, timeout_s=run["timeout_s"], on_message=listener.hear
+        )
     if outcome.status != "ok":
         ended = f"{outcome.status}: {outcome.reason}"
         write_rows(metrics, StepRow._fields, listener.rows)
@@ -67,7 +68,7 @@ def main(
         spec=run,
         code=spec["code"],
         environment=spec["environment"],
-        outcome=outcome,
+        outcome=watch.put_into(outcome),
     )
     if outcome.status == "ok":  # only now is nothing lost without them
         rmtree(checkpoints, ignore_errors=True)

@@ -68,6 +68,14 @@ class Batches:
         self.offsets = torch.from_numpy(rows).to(device)  # (N, A, B / A, 1)
         self.positions = torch.arange(sequence_length + 1, device=device)  # (T + 1,)
 
+    def allocated_bytes(self) -> int:
+        """Bytes that the device's allocator gave for tokens and windows: none on a CPU, where they are numpy's."""
+        return 0 if self.tokens.device.type == "cpu" else self.tokens.nbytes + self.offsets.nbytes
+
+    def host_bytes(self) -> int:
+        """Bytes of tokens and windows in the host's memory."""
+        return self.tokens.nbytes + self.offsets.nbytes if self.tokens.device.type == "cpu" else 0
+
     def gather(self, cursor: Tensor) -> tuple[Tensor, Tensor]:
         """Gives a step's inputs and targets, each (A, B / A, T) int64.
 

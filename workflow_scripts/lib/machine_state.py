@@ -1,11 +1,14 @@
 """A look at the machine around a measurement: what was hot, throttled, busy or on battery while it ran.
 
 A snapshot costs milliseconds. What a machine does not tell is None, and its name stands in `not_readable`; nothing is
-guessed. Rates follow from two snapshots (`between`).
+guessed. Rates follow from two snapshots of the measuring process (`between`): its own load is then told from others'.
+The job that waits for it may look meanwhile (`Watch`).
 """
 
 import contextlib
+import dataclasses
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +17,7 @@ from typing import Any
 import psutil
 
 from workflow_scripts.lib import nvml as nvml_library
+from workflow_scripts.lib.outcome import Outcome
 from workflow_scripts.lib.specs import DeviceSpec
 
 _MHZ = 10**6
@@ -27,6 +31,7 @@ _THROTTLE_REASONS = {
     0x080: "power brake",
 }
 _ENERGY = "nvmlDeviceGetTotalEnergyConsumption"
+POWERCAP = Path("/sys/class/powercap")
 
 
 def snapshot(device: DeviceSpec, *, nvml: Any | None = None, system: Any = psutil) -> dict[str, Any]:
@@ -41,8 +46,8 @@ def snapshot(device: DeviceSpec, *, nvml: Any | None = None, system: Any = psuti
         `host`: `cpu_frequency_hz`, `cpu_frequency_max_hz` (means over cores), `cpu_governor`, `cpu_throttle_count`,
         `temperature_c` (hottest sensor of the processor), `load_1min` (runnable processes), `on_mains`,
         `battery_share` (0 to 1), `memory_available_bytes`, `swap_used_bytes`, and the counters `busy_cpu_s` (all
-        processes), `own_cpu_s` (this process and children that it has waited for) and `steal_cpu_s` (taken by the
-        hypervisor).
+        processes), `own_cpu_s` (this process and children that it has waited for), `steal_cpu_s` (taken by the
+        hypervisor) and `energy_j` (of all processor packages).
         `gpu` (None unless `device` is CUDA): `sm_clock_hz`, `sm_clock_max_hz`, `memory_clock_hz`, `temperature_c`,
         `power_w`, `power_limit_w`, `throttle_reasons` (list), `performance_state`, `utilisation_share`,
         `memory_used_bytes`, `other_processes`, `other_memory_bytes`, `energy_j` (counter).
@@ -62,8 +67,9 @@ def between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float | 
 
     Returns:
         `others_cores`: processor cores that other processes kept busy on average; `stolen_cores`: cores' worth of time
-        that the hypervisor gave to other machines; `gpu_power_w`: mean power by the energy counter; `elapsed_s`. None
-        where a counter is missing. What children of this process use counts as others' until they have been waited for.
+        that the hypervisor gave to other machines; `gpu_power_w`: mean power by the energy counter; `energy_j`: what
+        the GPU used, or without one all processor packages, whoever made them work; `elapsed_s`. None where a counter
+        is missing or was set back. What children of this process use counts as others' until they have been waited for.
     """
     elapsed = after["monotonic_s"] - before["monotonic_s"]
 
@@ -77,14 +83,25 @@ def between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float | 
         "others_cores": None if busy is None or own is None else max(0.0, busy - own),
         "stolen_cores": rate("host", "steal_cpu_s"),
         "gpu_power_w": rate("gpu", "energy_j"),
+        "energy_j": _spent_j(before, after),
     }
 
 
-def energy_j(device: DeviceSpec, *, nvml: Any | None = None) -> float | None:
-    """Energy that the GPU has used since its driver was loaded, in joules; None where it is not counted.
+def _spent_j(before: dict[str, Any], after: dict[str, Any]) -> float | None:
+    part = "host" if after["gpu"] is None else "gpu"
+    first, last = ((state[part] or {}).get("energy_j") for state in (before, after))
+    return None if first is None or last is None or last < first else last - first
 
-    Source: nvmlDeviceGetTotalEnergyConsumption, in millijoules, from Volta on (NVML API reference).
+
+def energy_j(device: DeviceSpec, *, nvml: Any | None = None, packages: Path = POWERCAP) -> float | None:
+    """Energy that the GPU, or on a CPU all processor packages, have used so far, in joules; None where not counted.
+
+    Sources: nvmlDeviceGetTotalEnergyConsumption, in millijoules, from Volta on (NVML API reference); the kernel's
+    powercap framework (RAPL), in microjoules, readable for root only on many systems.
     """
+    if device.type == "cpu":
+        with contextlib.suppress(OSError, ValueError):
+            return _packages_j(packages)
     if device.type != "cuda":
         return None
     binding, handle = _gpu(device, nvml)
@@ -128,7 +145,16 @@ def _host_readers(system: Any) -> dict[str, Callable[[], Any]]:
         "busy_cpu_s": lambda: _busy(system.cpu_times()),
         "own_cpu_s": own_cpu_s,
         "steal_cpu_s": lambda: system.cpu_times().steal,
+        "energy_j": lambda: _packages_j(POWERCAP),
     }
+
+
+def _packages_j(powercap: Path) -> float | None:
+    """Sum over processor packages; their parts (`intel-rapl:0:1`) are within them."""
+    found = [
+        int((zone / "energy_uj").read_text()) for zone in powercap.glob("intel-rapl:*") if ":" not in zone.name[11:]
+    ]
+    return sum(found) * 1e-6 if found else None
 
 
 def _positive(value: float) -> float | None:
@@ -200,3 +226,72 @@ def _others(nvml: Any, handle: Any) -> list[Any]:
 def _sum_known(values: list[int | None]) -> int | None:
     known = [value for value in values if value is not None]
     return sum(known) if len(known) == len(values) else None
+
+
+class Watch:
+    """Looks at the machine about once a second, from the job that waits for a measuring process.
+
+    A context manager. It looks only where that disturbs nothing: for a CPU that has a core to spare, or for a GPU.
+
+    Args:
+        device: where the measurement runs.
+        every_s: seconds between two looks; doubled whenever `MOST` looks have been taken.
+        look: takes a snapshot.
+        n_cores: logical cores of this machine.
+    """
+
+    MOST = 60
+
+    def __init__(
+        self,
+        device: DeviceSpec,
+        every_s: float = 1.0,
+        look: Callable[[DeviceSpec], dict[str, Any]] = snapshot,
+        n_cores: int | None = None,
+    ):
+        self.device, self.every_s, self.look = device, every_s, look
+        cores = n_cores if n_cores is not None else psutil.cpu_count() or 1
+        self.allowed = device.type != "cpu" or cores > device.threads
+        self.seen: list[dict[str, Any]] = []
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> "Watch":
+        if self.allowed:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._ended.set()
+        if self.allowed:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self.every_s):
+            self.seen.append(_brief(self.look(self.device)))
+            if len(self.seen) >= self.MOST:
+                self.seen, self.every_s = self.seen[::2], 2 * self.every_s
+
+    def put_into(self, outcome: Outcome) -> Outcome:
+        """Adds what was seen while the process measured to its `machine`, as `during`; None where nobody looked."""
+        machine = (outcome.result or {}).get("machine")
+        if not machine:
+            return outcome
+        since, until = machine["before"]["monotonic_s"], (machine.get("after") or {}).get("monotonic_s", float("inf"))
+        during = [one for one in self.seen if since <= one["monotonic_s"] <= until] if self.allowed else None
+        return dataclasses.replace(outcome, result={**outcome.result, "machine": {**machine, "during": during}})
+
+
+def _brief(state: dict[str, Any]) -> dict[str, Any]:
+    """What of a snapshot changes while a measurement runs."""
+    host, gpu = state["host"], state["gpu"]
+    part = host if gpu is None else gpu
+    return {
+        "monotonic_s": state["monotonic_s"],
+        "clock_hz": part.get("cpu_frequency_hz" if gpu is None else "sm_clock_hz"),
+        "temperature_c": part.get("temperature_c"),
+        "power_w": part.get("power_w"),
+        "throttle_reasons": part.get("throttle_reasons"),
+        "on_mains": host.get("on_mains"),
+        "load_1min": host.get("load_1min"),
+    }

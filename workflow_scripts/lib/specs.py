@@ -125,6 +125,19 @@ class CellSpec:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class MemorySpec:
+    """The step whose memory is measured, in processes of its own in which nothing is timed; `id` is the cell's."""
+
+    id: str
+    device: DeviceSpec
+    model: ModelShape
+    step: StepSpec
+    optimizer: OptimizerSpec
+    timeout_s: float
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSpec:
     """One training to its end: `name` is the role or model trained, `treatment` the change (or `baseline`)."""
 

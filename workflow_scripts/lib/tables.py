@@ -10,6 +10,7 @@ import pandas as pd
 from workflow_scripts.lib.corpus import bits_per_byte
 from workflow_scripts.lib.counts import count_parameters, estimate_memory, flops_per_token
 from workflow_scripts.lib.estimates import estimate
+from workflow_scripts.lib.machine_columns import energy_per_step_j, machine_columns
 from workflow_scripts.lib.records import read_record
 from workflow_scripts.lib.specs import ModelShape, OptimizerSpec, StepSpec, from_json
 
@@ -67,7 +68,8 @@ CELL_COLUMNS = (
     "n_samples step_time_s step_time_low_s step_time_high_s step_time_iqr_s step_time_mean_s step_time_std_s "
     "throughput_tokens_per_s throughput_low_tokens_per_s throughput_high_tokens_per_s achieved_flop_per_s "
     "first_step_s n_cold compile_s anchor_s peak_allocated_bytes peak_reserved_bytes peak_process_bytes "
-    "memory_method stop predicted_step_time_s predicted_peak_bytes started_at record"
+    "memory_method stop predicted_step_time_s predicted_peak_bytes energy_per_step_j others_cores on_battery "
+    "clock_mhz temperature_c throttle started_at record"
 ).split()
 
 
@@ -87,7 +89,13 @@ def cell_row(path: Path) -> dict[str, Any]:
     cold = result.get("cold_s", [])
     in_order = [*cold, *samples]
     anchor = result.get("anchor_s") or []
-    predicted = estimate_memory(shape, step, from_json(OptimizerSpec, cell["optimizer"]), cell["device"]["type"])
+    predicted = estimate_memory(
+        shape,
+        step,
+        from_json(OptimizerSpec, cell["optimizer"]),
+        cell["device"]["type"],
+        resident_bytes=memory.get("data_bytes") or 0,
+    )
     return {
         "device": cell["device"]["id"],
         "cell": cell["id"],
@@ -116,6 +124,8 @@ def cell_row(path: Path) -> dict[str, Any]:
         "stop": result.get("stop"),
         "predicted_step_time_s": None,
         "predicted_peak_bytes": predicted.peak_bytes if cell["mode"] == "step" else None,
+        "energy_per_step_j": energy_per_step_j(result),
+        **machine_columns(result),
         "started_at": record["started_at"],
         "record": path.as_posix(),
     }
@@ -127,7 +137,8 @@ RUN_COLUMNS = (
     "n_samples step_time_s step_time_low_s step_time_high_s step_time_iqr_s step_time_mean_s step_time_std_s "
     "throughput_tokens_per_s throughput_low_tokens_per_s throughput_high_tokens_per_s achieved_flop_per_s "
     "first_step_s train_s eval_s checkpoint_s wall_s final_train_loss final_val_loss best_val_loss best_val_step "
-    "val_bits_per_byte peak_allocated_bytes peak_process_bytes started_at record"
+    "val_bits_per_byte peak_allocated_bytes peak_process_bytes energy_j others_cores on_battery clock_mhz "
+    "temperature_c throttle started_at record"
 ).split()
 
 
@@ -166,9 +177,17 @@ def run_row(path: Path, metrics: pd.DataFrame, corpus: dict[str, Any]) -> dict[s
         "val_bits_per_byte": per_byte,
         "peak_allocated_bytes": (result.get("memory") or {}).get("peak_allocated_bytes"),
         "peak_process_bytes": record["peak_process_bytes"],
+        "energy_j": _whole_energy_j(result),
+        **machine_columns(result),
         "started_at": record["started_at"],
         "record": path.as_posix(),
     }
+
+
+def _whole_energy_j(result: dict[str, Any]) -> float | None:
+    """Joules of a training with its evaluations and checkpoints; of a resumed one only the last process counted."""
+    between = (result.get("machine") or {}).get("between") or {}
+    return None if result.get("resumed_at_steps") else between.get("energy_j")
 
 
 CURVE_COLUMNS = (

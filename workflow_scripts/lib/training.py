@@ -23,6 +23,7 @@ from workflow_scripts.lib.corpus import load_tokens
 from workflow_scripts.lib.evaluation import Windows, choose_windows, validation_loss
 from workflow_scripts.lib.generation import generate
 from workflow_scripts.lib.history import StepRow
+from workflow_scripts.lib.machine_state import between, snapshot
 from workflow_scripts.lib.memory import peak_memory
 from workflow_scripts.lib.outcome import Diverged
 from workflow_scripts.lib.specs import RunSpec, canonical, from_json, to_json
@@ -113,6 +114,7 @@ class Training:
             for phase, seconds in saved["booked"].items():
                 self.sheet.booked[phase] = self.sheet.booked.get(phase, 0.0) + seconds
             self.send({"notice": f"goes on from a checkpoint after step {self.n_done} of {self.run.n_steps}"})
+        self.machine_before = snapshot(self.run.device)
         self.sheet.switch("train_s")
 
     def run_block(self) -> None:
@@ -228,6 +230,11 @@ class Training:
         )
         return tokenizer.decode(ids)
 
+    def machine(self) -> dict[str, Any]:
+        """The machine's state before this process trained and at this moment, and the rates in between."""
+        after = snapshot(self.run.device)
+        return {"before": self.machine_before, "after": after, "between": between(self.machine_before, after)}
+
     def result(self) -> dict[str, Any]:
         """What the record keeps of the run, as far as it has come. Losses in nats per token, times in s.
 
@@ -255,6 +262,7 @@ class Training:
             "offsets_sha256": self.step.offsets_sha256,
             "init_sha256": self.init_sha256,
             "memory": peak_memory(self.device),
+            "machine": self.machine(),
             "observed": self.observed,
         }
 
