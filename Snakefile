@@ -5,6 +5,7 @@ Path grammar, where {study} is the config's name, {device} a local device, {name
     results/{study}/corpus/{tokens.bin,corpus.json}
     results/{study}/devices/{device}/{device,calibration}.json
     results/{study}/devices/{device}/cells/{cell}.json          one timed configuration
+    results/{study}/devices/{device}/{memory,timers}/{cell}.json   what a cell's step takes; what other timers say of it
     results/{study}/{cost_model,selection}.json
     results/{study}/devices/{device}/runs/{run}/{run.json,metrics.csv,model.safetensors,samples.txt}
     results/{study}/devices/{device}/profiles/{name}/{profile.json,operators.csv,trace.json.gz}
@@ -30,6 +31,8 @@ include: "rules/study.smk"
 include: "rules/corpus.smk"
 include: "rules/devices.smk"
 include: "rules/grid.smk"
+include: "rules/memory.smk"
+include: "rules/timers.smk"
 include: "rules/selection.smk"
 include: "rules/training.smk"
 include: "rules/profile.smk"
@@ -48,6 +51,8 @@ rule all:
         DEVICES,
         CALIBRATIONS,
         CELLS,
+        MEMORY,
+        TIMERS,
         SELECTION,
         trained,
         profiled,

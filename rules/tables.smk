@@ -8,7 +8,17 @@ Steps: collect_cells, collect_runs, collect_operators, collect_devices, collect_
 TABLES = expand(
     "results/{study}/tables/{table}.csv",
     study=STUDY.name,
-    table=["cells", "processes", "runs", "curves", "operators", "devices", "ceilings"],
+    table=[
+        "cells",
+        "processes",
+        "runs",
+        "curves",
+        "operators",
+        "devices",
+        "ceilings",
+        "memory",
+        "timers",
+    ],
 )
 
 
@@ -30,6 +40,7 @@ rule collect_cells:
     """Gathers the cells into one table and fits the cost model on it."""
     input:
         cells=CELLS,
+        memory=MEMORY,
     output:
         cells_table="results/{study}/tables/cells.csv",
         processes="results/{study}/tables/processes.csv",

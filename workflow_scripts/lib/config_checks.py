@@ -42,6 +42,12 @@ def check_config(config: dict[str, Any]) -> None:
         for axis, values in product.items():
             if isinstance(values, list):
                 _refuse_duplicates(f"grid.products[{position}].{axis}", values)
+        for key in ("memory", "cross_check"):
+            if product.get(key, False) and product.get("mode", ["step"]) != ["step"]:
+                raise ValueError(
+                    f"grid.products[{position}].{key} is true with mode {product['mode']}: it concerns whole steps, "
+                    "so give it in a product of mode [step]"
+                )
         for name in product["models"]:
             if name not in names:
                 raise ValueError(f"grid.products[{position}].models: {name} is no model: {suggest(name, names)}")

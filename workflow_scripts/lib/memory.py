@@ -24,7 +24,7 @@ def peak_memory(device: torch.device) -> dict[str, Any]:
     if device.type == "cuda":
         found["peak_allocated_bytes"] = torch.cuda.max_memory_allocated(device)
         found["peak_reserved_bytes"] = torch.cuda.max_memory_reserved(device)
-        return {**found, **_from_driver(device), "method": "torch.cuda counters; NVML at the end"}
+        return {**found, **from_driver(device), "method": "torch.cuda counters; NVML at the end"}
     if device.type == "mps":
         # The pool does not shrink by itself, so what it holds at the end is close to its peak.
         found["peak_reserved_bytes"] = torch.mps.driver_allocated_memory()
@@ -41,7 +41,7 @@ def reset_peak_memory(device: torch.device) -> None:
         torch.mps.empty_cache()
 
 
-def _from_driver(device: torch.device) -> dict[str, int | None]:
+def from_driver(device: torch.device) -> dict[str, int | None]:
     """Asks NVML; None where it is missing or, as in some containers, does not know our process id."""
     found: dict[str, int | None] = {"process_device_bytes": None, "device_used_bytes": None}
     try:

@@ -16,6 +16,7 @@ from workflow_scripts.lib.specs import (
     CellSpec,
     DeviceSpec,
     MeasureSpec,
+    MemorySpec,
     ModelShape,
     OptimizerSpec,
     ProfileSpec,
@@ -93,9 +94,31 @@ class Study:
         used |= {(architectures[name], self.training_step) for name in self.trained}
         return sorted([*pair] for pair in {(model, step.precision, step.execution) for model, step in used})
 
-    def _cells(self, device: DeviceSpec) -> Iterator[CellSpec]:
+    def memory_cells(self, device: str) -> dict[str, MemorySpec]:
+        """The steps whose memory is measured on a device, by the ids of the cells that time them."""
+        return {
+            cell.id: MemorySpec(
+                id=cell.id,
+                device=cell.device,
+                model=cell.model,
+                step=cell.step,
+                optimizer=cell.optimizer,
+                timeout_s=cell.measure.timeout_s,
+                seed=cell.seed,
+            )
+            for cell in self._cells(self.devices[device], marked="memory")
+        }
+
+    def cross_checks(self, device: str) -> dict[str, CellSpec]:
+        """The cells of a device that are timed once more, by several timers in one process, by id."""
+        return {cell.id: cell for cell in self._cells(self.devices[device], marked="cross_check")}
+
+    def _cells(self, device: DeviceSpec, marked: str | None = None) -> Iterator[CellSpec]:
+        """The cells of all products; with `marked`, the first process of each cell of the products that say so."""
         grid = self.config["grid"]
         for product in grid["products"]:
+            if marked and not product.get(marked, False):
+                continue
             axes = (
                 product["models"],
                 product["batch_size"],
@@ -104,7 +127,7 @@ class Study:
                 product["execution"],
                 product.get("mode", ["step"]),
                 product.get("attention", ["auto"]),
-                range(1, product.get("processes", 1) + 1),
+                [1] if marked else range(1, product.get("processes", 1) + 1),
             )
             for model, batch_size, length, precision, execution, mode, attention, process in itertools.product(*axes):
                 parts = [model, f"b{batch_size}", f"t{length}", precision, execution]

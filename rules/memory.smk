@@ -1,0 +1,55 @@
+"""Memory: what the steps of some cells take, in jobs of their own, since what traces memory slows the steps.
+
+Input: tokens, corpus.json, device.json, calibration.json (each ancient: what matters of them is in the spec).
+Output: results/{study}/devices/{device}/memory/{cell}.json; results/{study}/tables/memory.csv.
+Steps: measure_memory, collect_memory.
+"""
+
+MEMORY_CELLS = {device: STUDY.memory_cells(device) for device in STUDY.devices}
+MEMORY = [
+    f"results/{STUDY.name}/devices/{device}/memory/{cell}.json"
+    for device, cells in MEMORY_CELLS.items()
+    for cell in cells
+]
+
+
+def memory_spec(wildcards):
+    """One step, without when it would have been timed enough."""
+    memory = MEMORY_CELLS[wildcards.device][wildcards.cell]
+    return measured_spec(
+        "measure_memory",
+        wildcards.device,
+        memory=to_json(memory),
+    )
+
+
+rule measure_memory:
+    """Measures the memory of one cell's step, phase by phase."""
+    input:
+        tokens=ancient("results/{study}/corpus/tokens.bin"),
+        corpus=ancient("results/{study}/corpus/corpus.json"),
+        device=ancient("results/{study}/devices/{device}/device.json"),
+        calibration=ancient("results/{study}/devices/{device}/calibration.json"),
+    output:
+        record="results/{study}/devices/{device}/memory/{cell}.json",
+    log:
+        "logs/{study}/devices/{device}/memory/{cell}.log",
+    threads: workflow.cores
+    params:
+        spec=memory_spec,
+    script:
+        "../workflow_scripts/measure_memory.py"
+
+
+rule collect_memory:
+    """Gathers the memory of all steps into one table, beside what was predicted."""
+    input:
+        memory=MEMORY,
+    output:
+        memory_table="results/{study}/tables/memory.csv",
+    log:
+        "logs/{study}/tables/memory.log",
+    params:
+        spec=spec("collect_memory"),
+    script:
+        "../workflow_scripts/collect_memory.py"

@@ -1,0 +1,55 @@
+"""Timers: a few cells timed once more, by Assay's sampler and by torch.utils.benchmark in turn, in one process.
+
+Input: tokens, corpus.json, device.json, calibration.json (each ancient: what matters of them is in the spec).
+Output: results/{study}/devices/{device}/timers/{cell}.json; results/{study}/tables/timers.csv.
+Steps: cross_check_timers, collect_timers.
+"""
+
+CROSS_CHECKS = {device: STUDY.cross_checks(device) for device in STUDY.devices}
+TIMERS = [
+    f"results/{STUDY.name}/devices/{device}/timers/{cell}.json"
+    for device, cells in CROSS_CHECKS.items()
+    for cell in cells
+]
+
+
+def cross_check_spec(wildcards):
+    """One cell, complete."""
+    cell = CROSS_CHECKS[wildcards.device][wildcards.cell]
+    return measured_spec(
+        "cross_check_timers",
+        wildcards.device,
+        cell=to_json(cell),
+    )
+
+
+rule cross_check_timers:
+    """Times one cell with several timers, in turn, in one process."""
+    input:
+        tokens=ancient("results/{study}/corpus/tokens.bin"),
+        corpus=ancient("results/{study}/corpus/corpus.json"),
+        device=ancient("results/{study}/devices/{device}/device.json"),
+        calibration=ancient("results/{study}/devices/{device}/calibration.json"),
+    output:
+        record="results/{study}/devices/{device}/timers/{cell}.json",
+    log:
+        "logs/{study}/devices/{device}/timers/{cell}.log",
+    threads: workflow.cores
+    params:
+        spec=cross_check_spec,
+    script:
+        "../workflow_scripts/cross_check_timers.py"
+
+
+rule collect_timers:
+    """Gathers what the timers found into one table, and says where they agree."""
+    input:
+        timers=TIMERS,
+    output:
+        timers_table="results/{study}/tables/timers.csv",
+    log:
+        "logs/{study}/tables/timers.log",
+    params:
+        spec=spec("collect_timers"),
+    script:
+        "../workflow_scripts/collect_timers.py"
