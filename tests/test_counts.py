@@ -161,7 +161,7 @@ WIDE, LONG, WORDY = {"n_embd": 128}, {"n_embd": 64, "sequence_length": 256}, {"n
         (shape("llama", **LONG), ADAMW, {"attention": "math"}),
         (shape("llama", **LONG, dropout=0.1), MOMENTUM, {"precision": "bf16"}),
         (shape("llama", n_layer=6, **LONG), ADAMW, {"precision": "bf16", "checkpointing": True}),
-        (shape("llama", n_layer=4, n_embd=256), MUON, {"batch_size": 1}),
+        (shape("llama", n_embd=64, sequence_length=8), MUON, {"batch_size": 1}),
         (shape("gpt2", **WORDY), ADAFACTOR, {"batch_size": 1}),
     ],
 )

@@ -135,6 +135,7 @@ def estimate_memory(
     state, gradients = optimizer_state_bytes(shape, optimizer), 4 * count.total
     held = resident_bytes + 4 * count.total + state + 16 * step.batch_size * shape.sequence_length
     held += gradients if accumulates else 0
+    held += 0 if shape.architecture == "gpt2" else 8 * shape.sequence_length * d // shape.n_head  # rotary tables
 
     # Kept from forward to backward: activations, or with checkpointing the blocks' inputs only; and the copies that
     # autocast casts matrices to, each until its backward product (its own cache of them ends with the forward pass).
@@ -211,8 +212,11 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     # Assume: on MPS training takes the path of plain products, as on the CPU where there is dropout.
     if step.attention == "math" or device_type == "mps" or (device_type == "cpu" and dropout):
         scores = 4 * shape.n_head * shape.sequence_length  # always float32
-        bias = 4 * shape.sequence_length * step.accumulation // step.batch_size  # the mask, (T, T)
-        attention = 3 * residual + wide + scores * (3 if dropout else 1)
+        sequences = step.batch_size // step.accumulation
+        bias = 4 * shape.sequence_length // sequences  # the mask, (T, T)
+        # v is a copy, but for one head or one sequence: turning it then copies nothing, and it keeps all of qkv alive.
+        whole = 2 * wide if e == 4 and 1 in (shape.n_head, sequences) else 0
+        attention = 3 * residual + whole + wide + scores * (3 if dropout else 1)
         upcast = 3 * residual if e == 2 else 0
         largest = scores * 7 // 2 if dropout and e == 2 else scores * 3 if dropout else scores * 2
         attention_forward = residual + norm + 4 * wide + rotated + upcast + 3 * residual + bias + largest
