@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
+from workflow_scripts.lib import head_loss
 from workflow_scripts.lib.specs import Attention, ModelShape
 
 ROTARY_BASE = 10_000.0  # RoFormer (Su et al. 2021, section 3.3) and Llama
@@ -96,6 +97,10 @@ class Decoder(nn.Module):
             device, dtype or dropout rules out raises RuntimeError when it is called: torch does not fall back.
         checkpointing: keep only each block's input for the backward pass and compute the rest again there.
 
+    Attributes:
+        residual_dtype: type in which the residual stream passes from half-block to half-block; None leaves it to
+            torch, which under autocast keeps it in float32.
+
     Raises:
         ValueError: the shape cannot be built.
     """
@@ -104,6 +109,7 @@ class Decoder(nn.Module):
         super().__init__()
         check(shape)
         self.shape, self.checkpointing = shape, checkpointing
+        self.residual_dtype: torch.dtype | None = None
         bias = shape.architecture == "gpt2" and shape.bias
         self.token_embedding = nn.Embedding(shape.vocab_size, shape.n_embd)
         self.dropout = nn.Dropout(shape.dropout)
@@ -126,6 +132,10 @@ class Decoder(nn.Module):
         Raises:
             ValueError: T exceeds the model's context.
         """
+        return F.linear(self.hidden(tokens), self.head_weight)
+
+    def hidden(self, tokens: Tensor) -> Tensor:
+        """Gives what the head reads, (B, T, C): the normalised output of the last block."""
         T = tokens.shape[1]
         if self.shape.sequence_length < T:
             raise ValueError(f"{T} tokens in a sequence: the model's sequence_length is {self.shape.sequence_length}")
@@ -133,6 +143,8 @@ class Decoder(nn.Module):
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[:T]  # a slice, not a look-up: its gradient needs no scatter
         x = self.dropout(x)
+        if self.residual_dtype is not None:
+            x = x.to(self.residual_dtype)
         rotary = None if self.rotary is None else self.rotary[:, :T]
         for block in self.blocks:
             if self.checkpointing and self.training:
@@ -141,13 +153,20 @@ class Decoder(nn.Module):
                 x = checkpoint(block, x, rotary, use_reentrant=False, preserve_rng_state=keep)
             else:
                 x = block(x, rotary)
-        head = self.token_embedding if self.head is None else self.head
-        return F.linear(self.norm(x), head.weight)
+        return self.norm(x)
+
+    @property
+    def head_weight(self) -> Tensor:
+        """The head's matrix, (V, C)."""
+        return (self.token_embedding if self.head is None else self.head).weight
 
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """Gives the mean cross-entropy in nats per token, float32, of `targets` (B, T) given `tokens` (B, T), int64."""
+        hidden = self.hidden(tokens).flatten(0, 1)  # (B T, C)
+        if head_loss.applies(hidden.device, self.shape.vocab_size):
+            return head_loss.head_loss(hidden, self.head_weight, targets.flatten())
         # No name is given to the logits: a name would keep their low-precision copy alive beside the float32 one.
-        return F.cross_entropy(self(tokens).flatten(0, 1).float(), targets.flatten())
+        return F.cross_entropy(F.linear(hidden, self.head_weight).float(), targets.flatten())
 
     @torch.no_grad()
     def init_weights(self, seed: int, on: Literal["cpu", "device"] = "cpu") -> None:

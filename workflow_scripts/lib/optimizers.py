@@ -47,6 +47,7 @@ class ScheduledOptimizer:
     Attributes:
         inner: the optimizer itself: `torch.optim`'s, or `MuonWithAdamW`.
         fused: whether one kernel updates all parameters; found by trying, False where torch has no such kernel.
+        divides: whether that kernel divides gradients by `inner.grad_scale` (0-d float32) as it reads them.
         rates: (n_steps,) float64, on the host.
         rate: the current step's rate as a 0-d float32 tensor on the device, or None where it must be a float.
     """
@@ -55,6 +56,7 @@ class ScheduledOptimizer:
         device = next(decoder.parameters()).device
         self.rates = learning_rates(spec, n_steps)
         self.fused = fused_works(spec.name, device)
+        self.divides = self.fused and fused_works(spec.name, device, divisor=2.0)
         self.rate = torch.tensor(self.rates[0], dtype=torch.float32, device=device) if self.fused else None
         self.table = torch.tensor(self.rates, dtype=torch.float32, device=device) if self.fused else None
         self.inner = build_optimizer(decoder, spec, self.rates[0] if self.rate is None else self.rate, self.fused)
@@ -160,19 +162,27 @@ def _groups(parameters: list[Tensor], weight_decay: float) -> list[dict]:
     return [group for group in groups if group["params"]]
 
 
-def fused_works(name: OptimizerName, device: torch.device) -> bool:
-    """Tries the fused kernel, with its rate as a tensor, on one parameter of the device. Synchronises.
+def fused_works(name: OptimizerName, device: torch.device, divisor: float = 1.0) -> bool:
+    """Tries the fused kernel on one parameter of the device, its rate a tensor. Synchronises.
 
     torch has fused kernels for AdamW and SGD on CPU, CUDA and (recent releases) MPS; Adafactor and Muon have none, and
-    both read numbers back to the host themselves or bake the rate into their kernels' arguments.
+    both read numbers back to the host themselves or bake the rate into their kernels' arguments. A `divisor` other than
+    1 asks, too, whether the kernel divides gradients, as `torch.amp.GradScaler` has it do.
     """
     kinds = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
     if name not in kinds:
         return False
-    parameter = nn.Parameter(torch.ones(1, device=device))
+    parameter, gradient = nn.Parameter(torch.ones(1, device=device)), 1 / divisor
     parameter.grad = torch.ones_like(parameter)
+    options = {"eps": 1.0} if name == "adamw" else {}  # else Adam's first update would not depend on the gradient
     try:
-        kinds[name]([parameter], lr=torch.tensor(0.5, device=device), weight_decay=0.0, fused=True).step()
+        optimizer = kinds[name](
+            [parameter], lr=torch.tensor(0.5, device=device), weight_decay=0.0, fused=True, **options
+        )
+        if divisor != 1.0:
+            optimizer.grad_scale = torch.tensor(divisor, device=device)
+        optimizer.step()
     except (RuntimeError, NotImplementedError, ValueError):
         return False
-    return abs(parameter.item() - 0.5) < 1e-3
+    update = 0.5 * gradient / (gradient + 1.0) if name == "adamw" else 0.5 * gradient
+    return abs(parameter.item() - (1.0 - update)) < 1e-3

@@ -10,7 +10,7 @@ import contextlib
 import torch
 
 from workflow_scripts.lib.outcome import Unavailable
-from workflow_scripts.lib.specs import Precision
+from workflow_scripts.lib.specs import Execution, Precision
 
 AUTOCAST = {"bf16": torch.bfloat16, "fp16": torch.float16}
 _AMPERE = (8, 0)  # the first compute capability with TF32 (NVIDIA A100 whitepaper)
@@ -48,3 +48,12 @@ def autocast(precision: Precision, device: torch.device) -> contextlib.AbstractC
 def loss_scaler(precision: Precision, device: torch.device) -> torch.amp.GradScaler:
     """Gives the scaler of the loss; for all but `fp16` one that does nothing."""
     return torch.amp.GradScaler(device.type, enabled=precision == "fp16")
+
+
+def residual_dtype(precision: Precision, execution: Execution) -> torch.dtype | None:
+    """Gives the type of the residual stream, None where it is torch's choice.
+
+    Autocast keeps the stream in float32, and so do we, eagerly. Once compiled, normalisations and additions do little
+    but move it, so that half the width is half their time; llm.c trains GPT-2 so. bfloat16 has float32's range.
+    """
+    return torch.bfloat16 if precision == "bf16" and execution != "eager" else None
