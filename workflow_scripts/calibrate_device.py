@@ -7,12 +7,11 @@ Output:
         `synchronisation` (see `self_check.check_clocks`); `ceilings` (a dict for each quantity, in FLOP/s, bytes/s or
         s, see `calibration.summarise`); `checks` (see `correctness.check_architecture`, with precision and execution);
         `barred` and `unavailable` (`precision`, `execution`, `reason`: see `verdicts`); `state` before and after;
-        `wall_s`; `spec`, `code`, `environment`.
+        `wall_s` of the measuring processes; `spec`, `code`, `environment`.
 """
 
 import json
 import socket
-import time
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +31,18 @@ TIMEOUT_S = 600.0
 def main(*, device: Path, calibration: Path, spec: dict[str, Any]) -> None:
     this = from_json(DeviceSpec, spec["device"])
     wanted = pairs(spec["combinations"])
-    start, before = time.monotonic(), snapshot(this)
+    before, outcomes = snapshot(this), []
 
     def run(target: str, **arguments: Any) -> Outcome:
-        return run_isolated(
+        outcome = run_isolated(
             target,
             {"device": spec["device"], **arguments},
             device=this,
             timeout_s=TIMEOUT_S,
             on_message=lambda message: announce(f"device {this.id}: {message['notice']}"),
         )
+        outcomes.append(outcome)
+        return outcome
 
     precisions = sorted({precision for precision, _ in wanted})
     ceilings = run(CEILINGS, precisions=precisions, sustain_s=spec["sustain_s"])
@@ -63,7 +64,7 @@ def main(*, device: Path, calibration: Path, spec: dict[str, Any]) -> None:
         "reason": reason,
         **{"synchronisation": measured["synchronisation"], "ceilings": measured["ceilings"]},
         **{"checks": checks, **refused},
-        **{"started_at": ceilings.started_at, "wall_s": time.monotonic() - start},
+        **{"started_at": ceilings.started_at, "wall_s": sum(outcome.wall_s for outcome in outcomes)},
         "host": socket.gethostname(),
         "state": {"before": before, "after": snapshot(this)},
         **{key: spec[key] for key in ("code", "environment")},
