@@ -44,8 +44,7 @@ def main(*, device: Path, calibration: Path, spec: dict[str, Any]) -> None:
         outcomes.append(outcome)
         return outcome
 
-    precisions = sorted({precision for precision, _ in wanted})
-    ceilings = run(CEILINGS, precisions=precisions, sustain_s=spec["sustain_s"])
+    ceilings = run(CEILINGS, precisions=sorted({pair[0] for pair in wanted}), sustain_s=spec["sustain_s"])
     status, reason = device_verdict(json.loads(device.read_text(encoding="utf-8")), ceilings)
     checks, refused = [], {"barred": [], "unavailable": []}
     for (precision, execution), architectures in wanted.items() if status == "ok" else ():
