@@ -105,6 +105,19 @@ def test_a_loaded_state_keeps_the_rate_on_the_device():
     assert second.state_bytes() == first.state_bytes()
 
 
+@pytest.mark.parametrize("name", ["adamw", "sgd"])
+def test_a_fused_update_divides_gradients_as_it_reads_them(name):
+    divided, small = scheduled(name, momentum=0.9), scheduled(name, momentum=0.9)
+    assert divided.divides
+    divided.inner.grad_scale = torch.tensor(4.0)
+    for parameter in small.decoder.parameters():
+        parameter.grad /= 4.0
+    for optimizer in (divided, small):
+        optimizer.inner.step()
+    torch.testing.assert_close(divided.decoder.state_dict(), small.decoder.state_dict(), rtol=1e-5, atol=1e-9)
+    torch.testing.assert_close(divided.state_tensors(), small.state_tensors(), rtol=1e-5, atol=1e-12)
+
+
 def test_a_kernel_that_does_not_exist_is_not_claimed(monkeypatch):
     assert not fused_works("muon", torch.device("cpu"))
 
