@@ -4,9 +4,11 @@ import json
 
 import pytest
 
+from tests.tiny_run import CELL
 from workflow_scripts import benchmark_cell, profile_model, train_model
-from workflow_scripts.lib.barring import barred_outcome, barred_reason
+from workflow_scripts.lib.barring import barred_outcome, barred_reason, hopeless_outcome
 from workflow_scripts.lib.outcome import Outcome
+from workflow_scripts.lib.specs import to_json
 from workflow_scripts.lib.verdicts import announcements, device_verdict, pairs, verdict
 
 FINE = {"status": "ok", "reason": "", "barred": [], "unavailable": []}
@@ -47,14 +49,32 @@ def test_what_passed_is_measured(calibrated):
     assert barred_outcome(calibrated(FINE), {"precision": "fp32", "execution": "eager"}) is None
 
 
-STEP = {"precision": "bf16", "execution": "compiled"}
+def product(precision, best):
+    return {"quantity": "matrix_product", "precision": precision, "best": best}
+
+
+def test_what_cannot_end_in_time_is_not_tried_and_says_why(calibrated):
+    slow = calibrated({**FINE, "ceilings": [product("fp32", 1e5), product("bf16", 1e12)]})
+    found = hopeless_outcome(slow, CELL)
+    assert found.status == "timeout"
+    assert found.result is None
+    assert "timeout_s 60" in found.reason
+
+
+def test_what_may_end_in_time_or_has_no_ceiling_is_tried(calibrated):
+    assert hopeless_outcome(calibrated({**FINE, "ceilings": [product("fp32", 1e9)]}), CELL) is None
+    assert hopeless_outcome(calibrated({**FINE, "ceilings": [product("bf16", 1.0)]}), CELL) is None
+    assert hopeless_outcome(calibrated({**FINE, "ceilings": [product("fp32", None)]}), CELL) is None
+
+
+STEP = to_json(CELL.step) | {"precision": "bf16", "execution": "compiled"}
 DEVICE = {"id": "cpu", "type": "cpu", "threads": 1, "index": None}
 
 
 @pytest.mark.parametrize(
     ("script", "key", "spec", "outputs"),
     [
-        (benchmark_cell, "cell", {"id": "a-b2", "measure": {"timeout_s": 1}}, {"record": "record.json"}),
+        (benchmark_cell, "cell", to_json(CELL), {"record": "record.json"}),
         (
             train_model,
             "run",

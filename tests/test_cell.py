@@ -6,27 +6,12 @@ import json
 import pytest
 import torch
 
-from tests.tiny_run import ADAMW, CPU, SHAPE, STEP, write_corpus
+from tests.tiny_run import CELL, SHAPE, STEP, write_corpus
 from workflow_scripts.lib import cell as cell_module
 from workflow_scripts.lib.cell import measure_cell
 from workflow_scripts.lib.outcome import Diverged, Unavailable
-from workflow_scripts.lib.specs import CellSpec, MeasureSpec, to_json
+from workflow_scripts.lib.specs import to_json
 from workflow_scripts.lib.step import TrainStep
-
-CELL = CellSpec(
-    id="tiny",
-    name="tiny",
-    base="tiny",
-    device=CPU,
-    model=SHAPE,
-    step=STEP,
-    optimizer=ADAMW,
-    mode="step",
-    measure=MeasureSpec(min_samples=5, target_interval=0.5, max_seconds=0.3, timeout_s=60.0),
-    process=1,
-    fresh=False,
-    seed=1,
-)
 
 
 @pytest.fixture(autouse=True)

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from workflow_scripts.lib.specs import (
+    CellSpec,
     DeviceSpec,
+    MeasureSpec,
     ModelShape,
     OptimizerSpec,
     ProfileSpec,
@@ -53,6 +55,20 @@ RUN = RunSpec(
     sample_tokens=12,
     sample_temperature=0.8,
     timeout_s=100.0,
+    seed=1,
+)
+CELL = CellSpec(
+    id="tiny",
+    name="tiny",
+    base="tiny",
+    device=CPU,
+    model=SHAPE,
+    step=STEP,
+    optimizer=ADAMW,
+    mode="step",
+    measure=MeasureSpec(min_samples=5, target_interval=0.5, max_seconds=0.3, timeout_s=60.0),
+    process=1,
+    fresh=False,
     seed=1,
 )
 PROFILE = ProfileSpec(

@@ -3,7 +3,7 @@
 Inputs:
     tokens, corpus: what the steps are computed on.
     device: read by nobody; that the device has been identified comes first.
-    calibration: what it bars is recorded as barred, and not measured.
+    calibration: what it bars, or shows to be without hope of ending in time, is recorded with its reason.
 Output:
     record: the cell's record, whatever became of it; its times are in seconds, its memory in bytes.
 """
@@ -11,41 +11,41 @@ Output:
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.lib.barring import barred_outcome
+from workflow_scripts.lib.barring import barred_outcome, hopeless_outcome
 from workflow_scripts.lib.isolation import run_isolated
 from workflow_scripts.lib.job import announce
 from workflow_scripts.lib.machine_state import Watch
 from workflow_scripts.lib.plan import place_in_plan
 from workflow_scripts.lib.records import write_record
-from workflow_scripts.lib.specs import DeviceSpec, from_json
+from workflow_scripts.lib.specs import CellSpec, from_json
 
 MEASURE = "workflow_scripts.lib.cell:measure_cell"
 
 
 def main(*, tokens: Path, corpus: Path, device: Path, calibration: Path, record: Path, spec: dict[str, Any]) -> None:
-    cell = spec["cell"]
-    where = from_json(DeviceSpec, cell["device"])
-    with Watch(where) as watch:
-        outcome = barred_outcome(calibration, cell["step"]) or run_isolated(
+    cell = from_json(CellSpec, spec["cell"])
+    unmeasured = barred_outcome(calibration, spec["cell"]["step"]) or hopeless_outcome(calibration, cell)
+    with Watch(cell.device) as watch:
+        outcome = unmeasured or run_isolated(
             MEASURE,
-            {"cell": cell, "tokens": str(tokens), "corpus": str(corpus)},
-            device=where,
-            timeout_s=cell["measure"]["timeout_s"],
-            fresh=cell["fresh"],
+            {"cell": spec["cell"], "tokens": str(tokens), "corpus": str(corpus)},
+            device=cell.device,
+            timeout_s=cell.measure.timeout_s,
+            fresh=cell.fresh,
         )
     write_record(
         record,
         kind="cell",
-        id=cell["id"],
+        id=cell.id,
         study=spec["study"],
-        device=cell["device"],
-        spec=cell,
+        device=spec["cell"]["device"],
+        spec=spec["cell"],
         code=spec["code"],
         environment=spec["environment"],
         outcome=watch.put_into(outcome),
     )
     summary = summarise(outcome.status, outcome.reason, outcome.result)
-    announce(f"{cell['id']} on {cell['device']['id']}: {summary}  {place_in_plan(record)}")
+    announce(f"{cell.id} on {cell.device.id}: {summary}  {place_in_plan(record)}")
 
 
 def summarise(status: str, reason: str | None, result: dict[str, Any] | None) -> str:

@@ -1,4 +1,4 @@
-"""What may not be measured: calibration's verdict on a device and on its pairs of precision and execution.
+"""What is not measured: what calibration found to be wrong, and what cannot end in time at the device's best rate.
 
 A leaf without torch, so that the job that would measure can ask before it starts anything.
 """
@@ -8,7 +8,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.lib.outcome import Outcome
+from workflow_scripts.lib.counts import flops_per_token
+from workflow_scripts.lib.outcome import Outcome, Status
+from workflow_scripts.lib.specs import CellSpec
 
 BARRED = "barred"
 
@@ -20,12 +22,48 @@ def barred_outcome(calibration: Path, step: dict[str, Any]) -> Outcome | None:
         calibration: the device's calibration.json.
         step: the `StepSpec` as JSON; its `precision` and `execution` count.
     """
-    reason = barred_reason(json.loads(calibration.read_text(encoding="utf-8")), step["precision"], step["execution"])
-    if reason is None:
+    reason = barred_reason(_read(calibration), step["precision"], step["execution"])
+    return None if reason is None else _not_measured(BARRED, reason)
+
+
+def hopeless_outcome(calibration: Path, cell: CellSpec) -> Outcome | None:
+    """Gives the outcome of a cell that would overrun its time whatever happened; None where it may not.
+
+    Its matrix products, at the best rate that calibration saw in this precision, take longer than `timeout_s` for the
+    fewest steps that say something: a bound from below, so that no cell is left out that could have ended.
+    """
+    best = max(
+        (
+            ceiling["best"]
+            for ceiling in _read(calibration)["ceilings"]
+            if ceiling["quantity"] == "matrix_product"
+            and ceiling["precision"] == cell.step.precision
+            and ceiling.get("best")
+        ),
+        default=None,
+    )
+    if best is None or cell.mode == "optimizer":
         return None
+    flops = flops_per_token(cell.model, cell.model.sequence_length)
+    tokens = cell.step.batch_size * cell.model.sequence_length
+    step_s = tokens * (flops.forward if cell.mode == "forward" else flops.training) / best
+    if step_s * (1 + cell.measure.min_samples) <= cell.measure.timeout_s:
+        return None
+    reason = (
+        f"not tried: {1 + cell.measure.min_samples} steps of at least {step_s:.3g} s each, at this device's best "
+        f"{best / 1e9:.3g} GFLOP/s in {cell.step.precision}, overrun timeout_s {cell.measure.timeout_s:g}"
+    )
+    return _not_measured("timeout", reason)
+
+
+def _read(calibration: Path) -> dict[str, Any]:
+    return json.loads(calibration.read_text(encoding="utf-8"))
+
+
+def _not_measured(status: Status, reason: str) -> Outcome:
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
     return Outcome(
-        status=BARRED,
+        status=status,
         reason=reason,
         result=None,
         peak_process_bytes=None,
