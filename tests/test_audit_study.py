@@ -99,6 +99,21 @@ def test_threads_that_were_throttled_are_found(tmp_path: Path, monkeypatch: pyte
     assert about(findings, "read_back") == [f"cpu/{cells.cell.iloc[0]}"]
 
 
+def test_a_fresh_process_is_not_held_against_forked_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    cells = example_tables.cells()
+    small = cells.index[cells.model.eq("narrow") & cells.batch_size.isin([2, 8])][0]
+    cells["peak_process_bytes"] = 280e6
+    cells.loc[small, "peak_process_bytes"] = 330e6
+    for index, row in cells.iterrows():
+        record(tmp_path, row)
+        path = tmp_path / row.record
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"start": "fresh" if index == small else "forked"}))
+    assert about(audit(tmp_path, monkeypatch, cells=cells), "memory_falls") == []
+    path = tmp_path / cells.loc[small, "record"]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"start": "forked"}))
+    assert about(audit(tmp_path, monkeypatch, cells=cells), "memory_falls") != []
+
+
 def test_drifting_samples_are_read_from_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     row = example_tables.cells().iloc[0]
     record(tmp_path, row)

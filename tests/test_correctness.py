@@ -142,3 +142,27 @@ def test_large_vocabularies_keep_the_logits_few(monkeypatch):
     for n in (100, 10_000, 50_304):
         shape = correctness.small_shape("llama", n)
         assert correctness.BATCH * shape.sequence_length * n <= 12 * 16 * 50_304
+
+
+@pytest.mark.parametrize("fault", ["gradient", "loss"])
+def test_accumulation_that_scales_is_caught(monkeypatch, fault):
+    build = correctness.build
+
+    def scaled(shape, spec, device):
+        made = build(shape, spec, device)
+        if spec.accumulation > 1 and fault == "gradient":
+            made.share.fill_(1.0)  # each micro-batch counts whole
+        elif spec.accumulation > 1:
+            run = made.run
+
+            def run_and_scale():
+                run()
+                made.loss.mul_(spec.accumulation)
+
+            made.run = run_and_scale
+        return made
+
+    monkeypatch.setattr(correctness, "build", scaled)
+    found = check_architecture("gpt2", EAGER, CPU, VOCABULARY)
+    assert found["accumulation"] == pytest.approx(3.0, rel=0.05)
+    assert any("micro-batches" in failure for failure in found["failures"])

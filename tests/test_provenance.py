@@ -7,7 +7,7 @@ import pytest
 from workflow_scripts.lib import provenance
 from workflow_scripts.lib.provenance import ROOT, code_digest, modules_of, spec
 
-MEASURING = ["benchmark_cell", "train_model", "profile_model"]
+MEASURING = ["benchmark_cell", "train_model", "profile_model", "measure_memory", "cross_check_timers"]
 
 
 @pytest.mark.parametrize("script", MEASURING)

@@ -18,10 +18,11 @@ def results(checkout):
 def test_it_runs_every_stage_and_leaves_every_artifact(finished):
     assert finished.executed["train_model"] == 4
     assert finished.executed["benchmark_cell"] == 10
+    assert finished.executed["measure_memory"] == finished.executed["cross_check_timers"] == 1
     folder = results(finished)
     for name in ("study.yaml", "corpus/corpus.json", "devices/cpu/device.json", "selection.json", "cost_model.json",
                  "devices/cpu/runs/wide-s1/model.safetensors", "devices/cpu/profiles/deep/trace.json.gz",
-                 "findings.json", "report.html"):  # fmt: skip
+                 "tables/memory.csv", "tables/timers.csv", "findings.json", "report.html"):  # fmt: skip
         assert (folder / name).stat().st_size > 0, name
     assert list((folder / "figures").glob("*.svg"))
     cells = pd.read_csv(folder / "tables/cells.csv")
@@ -30,6 +31,9 @@ def test_it_runs_every_stage_and_leaves_every_artifact(finished):
     assert list(refused["execution"]) == ["graphed"]
     assert refused["step_time_s"].isna().all()
     assert "CUDA" in refused["reason"].iloc[0]
+    measured = cells.dropna(subset=["peak_allocated_bytes"])
+    assert list(measured["cell"]) == ["small-b2-t8-fp32-eager"]
+    assert (measured["peak_allocated_bytes"] / measured["predicted_peak_bytes"]).between(0.9, 1.1).all()
 
 
 def test_records_carry_their_provenance(finished):

@@ -1,16 +1,19 @@
 """Correct before fast: tries one precision and execution on a small model of each architecture, before it is timed.
 
-Four probes, on the very step that is timed:
+Five probes, on the very step that is timed:
 
 - **Finite.** No loss of the first `STEPS` steps is NaN or infinite.
 - **Loss and gradient.** Loss and gradient norm of step 0 against the same weights on the CPU in float64, where the loss
   is written out here: neither the device's kernels nor the model's own loss are trusted. At the vocabulary really used,
   and `BATCH` sequences (a head on MPS was wrong from 9 on: pytorch/pytorch#109457).
+- **Accumulation.** The same batch in micro-batches: same loss, same gradient norm (karpathy/nanoGPT#168: a loss that
+  grew with their number). Eager steps only: how gradients add up does not depend on execution.
 - **Steps.** Compiled or captured steps against eager ones of the same precision, by their losses.
 - **Causality.** Other tokens after t must leave everything up to t as it was (pytorch/pytorch#195910: a mask that was
   applied to groups of four queries), and must change something after t, or the probe would be blind.
 """
 
+import dataclasses
 import math
 from collections.abc import Callable
 from typing import Any
@@ -37,16 +40,18 @@ BATCH = 12
 LENGTHS = (128, 64, 32, 16)  # the longest whose logits are few enough
 MOST_LOGITS = 2**23  # 32 MiB in float32
 STEPS = 5
+MICRO_BATCHES = 4
 SEED = 0
 # Weights are drawn this many times wider than usual: a fresh model says almost ln V whatever is wrong inside it.
 WIDER = 4.0
 
 # Largest differences allowed. `loss`: of step 0, in nats per token. `gradient_norm`: of step 0, relative. `steps`: of
-# any of the first losses, relative. `causality`: of logits, or of their part in a mean loss, where nothing must change;
-# equal logits are expected in any precision, as equal shapes take equal kernels, and losses in float32 round at 1e-6.
+# any of the first losses, relative. `accumulation`: of loss and gradient norm, relative. `causality`: of logits, or of
+# their part in a mean loss, where nothing must change; equal logits are expected in any precision, as equal shapes take
+# equal kernels, and losses in float32 round at 1e-6.
 # Half precision rounds to 8 (bf16) or 11 (fp16, tf32) bits, so a norm over many products errs by some per mille.
-FULL = {"loss": 1e-3, "gradient_norm": 1e-2, "steps": 1e-3, "causality": 2e-5}
-HALF = {"loss": 2e-2, "gradient_norm": 5e-2, "steps": 2e-2, "causality": 2e-5}
+FULL = {"loss": 1e-3, "gradient_norm": 1e-2, "accumulation": 1e-3, "steps": 1e-3, "causality": 2e-5}
+HALF = {"loss": 2e-2, "gradient_norm": 5e-2, "accumulation": 5e-2, "steps": 2e-2, "causality": 2e-5}
 TOLERANCES = {"fp32": FULL, "tf32": HALF, "bf16": HALF, "fp16": HALF}
 
 OPTIMIZER = OptimizerSpec(
@@ -93,8 +98,8 @@ def check_architecture(
 
     Returns:
         `architecture`, `shape` (batch_size, sequence_length, n_layer, n_embd, vocab_size), the differences found
-        (`loss`, `gradient_norm`, `steps`, `causality`: see `TOLERANCES`; None where not applicable), `tolerances`,
-        `losses` (nats per token), `failures`: a line for each probe that failed.
+        (`loss`, `gradient_norm`, `accumulation`, `steps`, `causality`: see `TOLERANCES`; None where not applicable),
+        `tolerances`, `losses` (nats per token), `failures`: a line for each probe that failed.
     """
     shape = small_shape(architecture, vocab_size)
     step = build(shape, spec, device)
@@ -111,6 +116,7 @@ def check_architecture(
         "gradient_norm": abs(found_norm / expected_norm - 1.0)
         if math.isfinite(found_norm) or spec.precision != "fp16"
         else None,
+        "accumulation": accumulation(shape, spec, device, found_loss, found_norm) if eager is None else None,
         "steps": max(abs(a / b - 1.0) for a, b in zip(found, eager, strict=True)) if eager else None,
         "causality": kept,
     }
@@ -140,6 +146,7 @@ def check_architecture(
 WORDS = {
     "loss": "the loss of step 0 differs from the CPU's in float64 by {:.2g} nats per token",
     "gradient_norm": "the gradient norm of step 0 differs from the CPU's in float64 by a share of {:.2g}",
+    "accumulation": "accumulated from micro-batches, loss or gradient norm differ by a share of {:.2g}",
     "steps": "the first losses differ from those of eager steps by a share of {:.2g}",
     "causality": "tokens after a position change what is said there by {:.2g}: the causal mask leaks",
 }
@@ -201,6 +208,20 @@ def losses(step: TrainStep, n: int = STEPS) -> list[float]:
         step.run()
         found.append(float(step.loss))
     return found
+
+
+def accumulation(shape: ModelShape, spec: StepSpec, device: DeviceSpec, loss: float, norm: float) -> float | None:
+    """Compares loss and gradient norm of a step with those of the same batch in micro-batches.
+
+    Returns:
+        The larger relative difference; None where fp16's scaler skipped either step.
+    """
+    step = build(shape, dataclasses.replace(spec, accumulation=MICRO_BATCHES), device)
+    step.run()
+    found_loss, found_norm = float(step.loss), float(step.grad_norm)
+    if spec.precision == "fp16" and not (math.isfinite(found_norm) and math.isfinite(norm)):
+        return None
+    return max(abs(found_loss / loss - 1.0), abs(found_norm / norm - 1.0))
 
 
 def causality(step: TrainStep) -> tuple[float, float]:

@@ -95,7 +95,11 @@ def _observed(record: dict[str, Any], row: Row) -> dict[str, Any]:
     if not record:
         return {}
     spec, seen = record["spec"], (record.get("result") or {}).get("observed") or {}
-    found: dict[str, Any] = {"optimizer": spec["optimizer"]["name"], "accumulation": spec["step"]["accumulation"]}
+    found: dict[str, Any] = {
+        "start": record.get("start"),
+        "optimizer": spec["optimizer"]["name"],
+        "accumulation": spec["step"]["accumulation"],
+    }
     found |= {name: spec["optimizer"].get(name) for name in ("momentum", "schedule", "learning_rate")}
     found |= {"checkpointing": spec["step"].get("checkpointing"), "attention": spec["step"].get("attention")}
     if row.get("treatment", "baseline") != "baseline":
