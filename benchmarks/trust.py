@@ -61,7 +61,7 @@ def main() -> int:
     complete = len(found) == options.processes
     report = summarise(faults, found, device)
     if found:
-        print_spreads(report["figures"])
+        print_spreads(report["figures"], report["conditions"]["others_cores"])
     if options.json:
         options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0 if complete else 1
@@ -108,7 +108,9 @@ def summarise(faults: list[Fault], found: list[dict[str, Any]], device: DeviceSp
         targets["assay.between"] = SPREAD_TARGETS[device.type]
         met["assay.between"] = figures["assay.between"] <= targets["assay.between"]
     model, step = CELLS[device.type]
+    others = [result["others_cores"] for result in found if result.get("others_cores") is not None]
     conditions = {
+        "others_cores": statistics.median(others) if others else None,
         "faults": len(made),
         "processes": len(found),
         "device": to_json(device),
@@ -140,13 +142,15 @@ def print_faults(faults: list[Fault]) -> None:
     )
 
 
-def print_spreads(figures: dict[str, Any]) -> None:
+def print_spreads(figures: dict[str, Any], others_cores: float | None) -> None:
     """Prints how far processes differ, by each way of timing."""
     print(f"{'one cell, by':30}{'median':>12}{'between processes':>20}{'CV':>8}")
     for way, title in WAYS.items():
         between, cv = figures.get(f"{way}.between"), figures.get(f"{way}.cv")
         spreads = f"{between:>20.2%}{cv:>8.2%}" if between is not None else f"{'one process':>20}"
         print(f"{title:30}{figures[f'{way}.median_s'] * 1e3:>9.3f} ms{spreads}")
+    busy = "an unknown number of" if others_cores is None else f"{others_cores:.1f}"
+    print(f"Other processes kept {busy} cores busy meanwhile (median over processes).")
 
 
 def _parse() -> argparse.Namespace:

@@ -9,6 +9,7 @@ import numpy as np
 
 from workflow_scripts.lib.correctness import OPTIMIZER
 from workflow_scripts.lib.device_timing import clock_of
+from workflow_scripts.lib.machine_state import between, snapshot
 from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, ModelShape, StepSpec, from_json
 from workflow_scripts.lib.step import TrainStep
 from workflow_scripts.lib.timing import sample_steps
@@ -29,7 +30,8 @@ def time_both_ways(arguments: dict[str, Any], send: Callable[[dict[str, Any]], N
     Returns:
         `assay`: median of the warm samples; `log`: the time of one iteration as train.py's log prints it, which waits
         for the device in every tenth iteration only; `mean`: of 20 iterations after 10, as bench.py; in s per step.
-        `logged`: all times that the log would print, in order. `n_samples`.
+        `logged`: all times that the log would print, in order. `n_samples`. `others_cores`: cores that other processes
+        kept busy meanwhile, None where not readable.
     """
     device = from_json(DeviceSpec, arguments["device"])
     shape, measure = from_json(ModelShape, arguments["model"]), from_json(MeasureSpec, arguments["measure"])
@@ -49,9 +51,10 @@ def time_both_ways(arguments: dict[str, Any], send: Callable[[dict[str, Any]], N
         found["mean"] = bench_py(step)
 
     ways = [assay, log, mean]
+    before = snapshot(device)
     for way in ways if arguments["turn"] % 2 == 0 else ways[::-1]:
         way()
-    return found
+    return {**found, "others_cores": between(before, snapshot(device))["others_cores"]}
 
 
 def train_py(step: TrainStep) -> list[float]:

@@ -80,7 +80,7 @@ def test_figures_have_the_stated_form_and_lack_what_was_not_measured(faults, tmp
     assert trust.summarise(list(faults.values()), found, gpu)["met"]["assay.between"] is True
     assert "log.median_s" not in trust.summarise(list(faults.values()), [], CPU)["figures"]
     trust.print_faults(list(faults.values()))
-    trust.print_spreads(report["figures"])
+    trust.print_spreads(report["figures"], None)
     printed = capsys.readouterr().out
     assert "Assay                  noticed 8 of 8" in printed
     assert "0.50%" in printed

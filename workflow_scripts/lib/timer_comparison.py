@@ -65,5 +65,8 @@ def timers_of(step: TrainStep, cell: CellSpec) -> dict[str, Callable[[], dict[st
     return {
         ASSAY: assay,
         BLOCKED: lambda: found(torchs().blocked_autorange(min_run_time=measure.max_seconds)),
-        ADAPTIVE: lambda: found(torchs().adaptive_autorange(max_run_time=measure.max_seconds)),
+        # Left alone it stops at four samples, which have no interval to compare.
+        ADAPTIVE: lambda: found(
+            torchs().adaptive_autorange(min_run_time=measure.max_seconds / 4, max_run_time=measure.max_seconds)
+        ),
     }
