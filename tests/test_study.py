@@ -19,12 +19,12 @@ def study():
 
 def test_products_multiply_out_and_a_cell_of_two_products_is_measured_once(study):
     cells = study.cells("cpu")
-    assert "middle-b8-t64-fp32-eager" in cells
-    assert "middle-b8-t64-fp32-eager-p4" in cells
-    assert "middle-b8-t256-fp32-eager-optimizer" in cells
-    assert len(cells) == 3 * 3 * 2 + 3 + 3 + 3 + 3
-    assert cells["middle-b8-t64-fp32-eager"].fresh
-    assert not cells["middle-b8-t256-fp32-eager"].fresh
+    assert "middle-b4-t64-fp32-eager" in cells
+    assert "middle-b4-t64-fp32-eager-p3" in cells
+    assert "middle-b4-t256-fp32-eager-optimizer" in cells
+    assert len(cells) == 3 * 3 * 2 + 3 + 1 + 3 + 2
+    assert cells["middle-b4-t64-fp32-eager"].fresh
+    assert not cells["middle-b4-t256-fp32-eager"].fresh
     assert all(cell.id == key for key, cell in cells.items())
 
 

@@ -69,7 +69,7 @@ CELL_COLUMNS = (
     "throughput_tokens_per_s throughput_low_tokens_per_s throughput_high_tokens_per_s achieved_flop_per_s "
     "first_step_s n_cold compile_s anchor_s peak_allocated_bytes peak_reserved_bytes peak_process_bytes "
     "memory_method stop predicted_step_time_s predicted_peak_bytes energy_per_step_j others_cores on_battery "
-    "clock_mhz temperature_c throttle started_at record"
+    "clock_mhz temperature_c throttle started_at code commit record"
 ).split()
 
 
@@ -126,7 +126,7 @@ def cell_row(path: Path) -> dict[str, Any]:
         "predicted_peak_bytes": predicted.peak_bytes if cell["mode"] == "step" else None,
         "energy_per_step_j": energy_per_step_j(result),
         **machine_columns(result),
-        "started_at": record["started_at"],
+        **{name: record[name] for name in ("started_at", "code", "commit")},
         "record": path.as_posix(),
     }
 
@@ -138,7 +138,7 @@ RUN_COLUMNS = (
     "throughput_tokens_per_s throughput_low_tokens_per_s throughput_high_tokens_per_s achieved_flop_per_s "
     "first_step_s train_s eval_s checkpoint_s wall_s final_train_loss final_val_loss best_val_loss best_val_step "
     "val_bits_per_byte peak_allocated_bytes peak_process_bytes energy_j others_cores on_battery clock_mhz "
-    "temperature_c throttle started_at record"
+    "temperature_c throttle started_at code commit record"
 ).split()
 
 
@@ -179,7 +179,7 @@ def run_row(path: Path, metrics: pd.DataFrame, corpus: dict[str, Any]) -> dict[s
         "peak_process_bytes": record["peak_process_bytes"],
         "energy_j": _whole_energy_j(result),
         **machine_columns(result),
-        "started_at": record["started_at"],
+        **{name: record[name] for name in ("started_at", "code", "commit")},
         "record": path.as_posix(),
     }
 
