@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory
-from workflow_scripts.lib.specs import Execution
+from workflow_scripts.lib.specs import Attention, Execution
 
 WARM_UP_STEPS = 3  # before a capture: torch's CUDA graphs notes, "whole-network capture"
 
@@ -55,9 +55,12 @@ def _require_triton() -> None:
         raise Unavailable("no C compiler: Triton needs gcc or clang for its launchers")
 
 
-def compile_loss(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[Tensor, Tensor], Tensor]:
+def compile_loss(loss: Callable[[Tensor, Tensor], Tensor], attention: Attention = "auto") -> Callable:
     """Compiles a model's loss for one fixed shape, in one graph; compilation happens at the first call."""
-    return torch.compile(loss, fullgraph=True, dynamic=False)
+    # The compiler recognises attention spelled out in plain operators, and puts a fused kernel in its place: with that
+    # on, `math` would be asked for and something else timed.
+    options = {"pattern_matcher": False} if attention == "math" else None
+    return torch.compile(loss, fullgraph=True, dynamic=False, options=options)
 
 
 def compilations() -> dict[str, int | float | None]:
