@@ -28,6 +28,7 @@ configfile: "config.yaml"
 
 
 include: "rules/study.smk"
+include: "rules/chosen.smk"
 include: "rules/corpus.smk"
 include: "rules/devices.smk"
 include: "rules/grid.smk"

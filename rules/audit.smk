@@ -17,6 +17,7 @@ rule audit_study:
         processes="results/{study}/tables/processes.csv",
         operators="results/{study}/tables/operators.csv",
         devices="results/{study}/tables/devices.csv",
+        ceilings="results/{study}/tables/ceilings.csv",
         selection=SELECTION,
     output:
         findings="results/{study}/findings.json",

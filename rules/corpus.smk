@@ -1,14 +1,31 @@
-"""The corpus: one text as token ids, split for training and validation.
+"""The study as resolved, and its corpus: one text as token ids, split for training and validation.
 
-Input: the text that the config names.
-Output: results/{study}/corpus/tokens.bin, corpus.json (vocabulary, splits, digests).
-Steps: prepare_corpus.
+Input: the config; the text that it names.
+Output: results/{study}/study.yaml; results/{study}/corpus/tokens.bin, corpus.json (vocabulary, splits, digests).
+Steps: resolve_study, prepare_corpus.
 """
 
+STUDY_FILE = f"results/{STUDY.name}/study.yaml"
 CORPUS = [
     f"results/{STUDY.name}/corpus/tokens.bin",
     f"results/{STUDY.name}/corpus/corpus.json",
 ]
+
+
+rule resolve_study:
+    """Writes the whole config as resolved."""
+    output:
+        study="results/{study}/study.yaml",
+    log:
+        "logs/{study}/study.log",
+    params:
+        spec=spec(
+            "resolve_study",
+            config=STUDY.config,
+            devices=[to_json(device) for device in STUDY.devices.values()],
+        ),
+    script:
+        "../workflow_scripts/resolve_study.py"
 
 
 rule prepare_corpus:

@@ -16,27 +16,6 @@ CALIBRATIONS = expand(
 )
 
 
-def device_spec(wildcards):
-    """The device as the study names it, in the environment that it is found in."""
-    return spec(
-        "identify_device",
-        device=to_json(STUDY.devices[wildcards.device]),
-        environment=ENVIRONMENTS[wildcards.device],
-    )
-
-
-def calibration_spec(wildcards):
-    """What of the device the study uses: a further precision calibrates it anew, a further batch size does not."""
-    return spec(
-        "calibrate_device",
-        device=to_json(STUDY.devices[wildcards.device]),
-        environment=ENVIRONMENTS[wildcards.device],
-        combinations=STUDY.combinations(wildcards.device),
-        vocab_size=STUDY.vocab_size,
-        sustain_s=float(STUDY.config["calibration"]["sustain_s"]),
-    )
-
-
 rule identify_device:
     """Records a device's identity, limits and torch's own view of it."""
     output:

@@ -5,27 +5,11 @@ Output: results/{study}/devices/{device}/cells/{cell}.json, one record a cell, w
 Steps: benchmark_cell.
 """
 
-GRID = {device: STUDY.cells(device) for device in STUDY.devices}
 CELLS = [
     f"results/{STUDY.name}/devices/{device}/cells/{cell}.json"
     for device, cells in GRID.items()
     for cell in cells
 ]
-ORDER = {
-    device: {cell: place for place, cell in enumerate(cells)}
-    for device, cells in GRID.items()
-}
-
-
-def cell_spec(wildcards):
-    """One cell, complete."""
-    cell = GRID[wildcards.device][wildcards.cell]
-    return measured_spec("benchmark_cell", wildcards.device, cell=to_json(cell))
-
-
-def cell_priority(wildcards):
-    """Earlier in the shuffled order is sooner; the grid comes before what needs it."""
-    return 10_000 - ORDER[wildcards.device][wildcards.cell]
 
 
 rule benchmark_cell:

@@ -5,22 +5,11 @@ Output: results/{study}/devices/{device}/memory/{cell}.json; results/{study}/tab
 Steps: measure_memory, collect_memory.
 """
 
-MEMORY_CELLS = {device: STUDY.memory_cells(device) for device in STUDY.devices}
 MEMORY = [
     f"results/{STUDY.name}/devices/{device}/memory/{cell}.json"
     for device, cells in MEMORY_CELLS.items()
     for cell in cells
 ]
-
-
-def memory_spec(wildcards):
-    """One step, without when it would have been timed enough."""
-    memory = MEMORY_CELLS[wildcards.device][wildcards.cell]
-    return measured_spec(
-        "measure_memory",
-        wildcards.device,
-        memory=to_json(memory),
-    )
 
 
 rule measure_memory:

@@ -6,24 +6,6 @@ Steps: profile_model.
 """
 
 
-def profiled(wildcards):
-    """Every profile's artifacts, once the models are chosen."""
-    chosen(wildcards)
-    return expand(
-        "results/{study}/devices/{device}/profiles/{name}/{file}",
-        study=STUDY.name,
-        device=STUDY.devices,
-        name=STUDY.trained,
-        file=["profile.json", "operators.csv", "trace.json.gz"],
-    )
-
-
-def profile_spec(wildcards):
-    """One profile, complete, with the shape of its model."""
-    profile = STUDY.profile(wildcards.device, wildcards.name, shape_of(wildcards.name))
-    return measured_spec("profile_model", wildcards.device, profile=to_json(profile))
-
-
 rule profile_model:
     """Profiles some training steps of one model."""
     input:

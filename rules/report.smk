@@ -56,9 +56,8 @@ onstart:
 
 onsuccess:
     if Path(REPORT).exists():
-        runs = [path for path in trained(None) if path.endswith("/run.json")]
-        profiles = [
-            path for path in profiled(None) if path.endswith("/profile.json")
-        ]
+        runs, profiles = run_files("run.json")(None), profile_files("profile.json")(
+            None
+        )
         logger.info(f"Study {STUDY.name}: {summarise(CELLS, runs, profiles)}")
         logger.info(f"Read {REPORT}")

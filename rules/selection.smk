@@ -5,12 +5,6 @@ Output: results/{study}/selection.json with the reasons; the one checkpoint of t
 Steps: select_models.
 """
 
-import json
-from pathlib import Path
-
-from workflow_scripts.lib.specs import ModelShape, from_json
-from workflow_scripts.lib.study import ROLES
-
 SELECTION = [f"results/{STUDY.name}/selection.json"] if STUDY.needs_selection else []
 
 
@@ -35,19 +29,3 @@ checkpoint select_models:
         ),
     script:
         "../workflow_scripts/select_models.py"
-
-
-def shape_of(name):
-    """The shape of a trained model: of the selection if it is a role, else as the config names it."""
-    if name not in ROLES:
-        return STUDY.shape(name, STUDY.config["training"]["sequence_length"])
-    chosen = Path(checkpoints.select_models.get(study=STUDY.name).output.selection)
-    role = json.loads(chosen.read_text(encoding="utf-8"))["roles"][name]
-    return from_json(ModelShape, role["shape"])
-
-
-def chosen(wildcards):
-    """Makes a job wait for the selection without depending on its file: an equal choice trains nothing again."""
-    if STUDY.needs_selection:
-        checkpoints.select_models.get(study=STUDY.name)
-    return []

@@ -1,8 +1,6 @@
-"""The study: reads and checks the config, finds the devices, and gives the other rules what they need to know.
+"""The study, for every rule: the config checked, the devices found, and the spec of each measurement.
 
-Input: config.yaml and its overlays, as merged by the engine.
-Output: results/{study}/study.yaml, the whole config as resolved.
-Steps: resolve_study.
+Only functions and constants stand here; what depends on the selection is in chosen.smk.
 """
 
 import sys
@@ -49,6 +47,14 @@ DATA = {
     "code": code_digest("workflow_scripts/prepare_corpus.py"),
 }
 
+GRID = {device: STUDY.cells(device) for device in STUDY.devices}
+MEMORY_CELLS = {device: STUDY.memory_cells(device) for device in STUDY.devices}
+CROSS_CHECKS = {device: STUDY.cross_checks(device) for device in STUDY.devices}
+ORDER = {
+    device: {cell: place for place, cell in enumerate(cells)}
+    for device, cells in GRID.items()
+}
+
 
 def measured_spec(script, device, **slice_of_config):
     """The spec of a measuring rule: what is measured, in which environment, on which data."""
@@ -61,28 +67,61 @@ def measured_spec(script, device, **slice_of_config):
     )
 
 
+def device_spec(wildcards):
+    """The device as the study names it, in the environment that it is found in."""
+    return spec(
+        "identify_device",
+        device=to_json(STUDY.devices[wildcards.device]),
+        environment=ENVIRONMENTS[wildcards.device],
+    )
+
+
+def calibration_spec(wildcards):
+    """What of the device the study uses: a further precision calibrates it anew, a further batch size does not."""
+    return spec(
+        "calibrate_device",
+        device=to_json(STUDY.devices[wildcards.device]),
+        environment=ENVIRONMENTS[wildcards.device],
+        combinations=STUDY.combinations(wildcards.device),
+        vocab_size=STUDY.vocab_size,
+        sustain_s=float(STUDY.config["calibration"]["sustain_s"]),
+    )
+
+
+def cell_spec(wildcards):
+    """One cell, complete."""
+    cell = GRID[wildcards.device][wildcards.cell]
+    return measured_spec("benchmark_cell", wildcards.device, cell=to_json(cell))
+
+
+def cell_priority(wildcards):
+    """Earlier in the shuffled order is sooner; the grid comes before what needs it."""
+    return 10_000 - ORDER[wildcards.device][wildcards.cell]
+
+
+def memory_spec(wildcards):
+    """One step, without when it would have been timed enough."""
+    memory = MEMORY_CELLS[wildcards.device][wildcards.cell]
+    return measured_spec(
+        "measure_memory",
+        wildcards.device,
+        memory=to_json(memory),
+    )
+
+
+def cross_check_spec(wildcards):
+    """One cell, complete."""
+    cell = CROSS_CHECKS[wildcards.device][wildcards.cell]
+    return measured_spec(
+        "cross_check_timers",
+        wildcards.device,
+        cell=to_json(cell),
+    )
+
+
 wildcard_constraints:
     study=STUDY.name.replace(".", r"\."),
     device="|".join(STUDY.devices),
     cell="[^/]+",
     run="[^/]+",
     name="[^/]+",
-
-
-STUDY_FILE = f"results/{STUDY.name}/study.yaml"
-
-
-rule resolve_study:
-    """Writes the whole config as resolved."""
-    output:
-        study="results/{study}/study.yaml",
-    log:
-        "logs/{study}/study.log",
-    params:
-        spec=spec(
-            "resolve_study",
-            config=STUDY.config,
-            devices=[to_json(device) for device in STUDY.devices.values()],
-        ),
-    script:
-        "../workflow_scripts/resolve_study.py"

@@ -22,20 +22,6 @@ TABLES = expand(
 )
 
 
-def run_files(file):
-    """One file of every run, as an input function."""
-
-    def files(wildcards):
-        return [path for path in trained(wildcards) if path.endswith(f"/{file}")]
-
-    return files
-
-
-def profile_files(wildcards):
-    """The operators of every profile."""
-    return [path for path in profiled(wildcards) if path.endswith("/operators.csv")]
-
-
 rule collect_cells:
     """Gathers the cells into one table and fits the cost model on it."""
     input:
@@ -73,7 +59,7 @@ rule collect_runs:
 rule collect_operators:
     """Gathers the operators of all profiles into one table."""
     input:
-        operators=profile_files,
+        operators=profile_files("operators.csv"),
     output:
         operators_table="results/{study}/tables/operators.csv",
     log:

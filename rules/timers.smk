@@ -5,22 +5,11 @@ Output: results/{study}/devices/{device}/timers/{cell}.json; results/{study}/tab
 Steps: cross_check_timers, collect_timers.
 """
 
-CROSS_CHECKS = {device: STUDY.cross_checks(device) for device in STUDY.devices}
 TIMERS = [
     f"results/{STUDY.name}/devices/{device}/timers/{cell}.json"
     for device, cells in CROSS_CHECKS.items()
     for cell in cells
 ]
-
-
-def cross_check_spec(wildcards):
-    """One cell, complete."""
-    cell = CROSS_CHECKS[wildcards.device][wildcards.cell]
-    return measured_spec(
-        "cross_check_timers",
-        wildcards.device,
-        cell=to_json(cell),
-    )
 
 
 rule cross_check_timers:

@@ -5,27 +5,6 @@ Output: results/{study}/devices/{device}/runs/{run}/: run.json, metrics.csv, mod
 Steps: train_model.
 """
 
-RUN_FILES = ["run.json", "metrics.csv", "samples.txt"]
-
-
-def trained(wildcards):
-    """Every run's artifacts but the weights, once the models are chosen."""
-    chosen(wildcards)
-    return expand(
-        "results/{study}/devices/{device}/runs/{run}/{file}",
-        study=STUDY.name,
-        device=STUDY.devices,
-        run=STUDY.runs,
-        file=RUN_FILES,
-    )
-
-
-def run_spec(wildcards):
-    """One run, complete, with the shape of its model."""
-    name, _ = STUDY.runs[wildcards.run]
-    run = STUDY.run(wildcards.device, wildcards.run, shape_of(name))
-    return measured_spec("train_model", wildcards.device, run=to_json(run))
-
 
 rule train_model:
     """Trains one model with one seed."""

@@ -20,8 +20,8 @@ class Checkout:
         self.folder, self.study = folder, study
 
     @classmethod
-    def clone(cls, folder: Path, study: str = "tests/tiny.yaml") -> "Checkout":
-        """Copies what git would, and the text that the tiny study reads."""
+    def clone(cls, folder: Path, study: str = "tests/tiny.yaml", source: Path = ROOT) -> "Checkout":
+        """Copies from `source` what git would, with new time stamps, and writes the text that the tiny study reads."""
         listed = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT,
@@ -30,9 +30,9 @@ class Checkout:
             check=True,
         )
         for name in listed.stdout.splitlines():
-            if (ROOT / name).is_file():
+            if (source / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(ROOT / name, folder / name)
+                shutil.copy(source / name, folder / name)
         (folder / "text.txt").write_text(TEXT * 60, encoding="utf-8")
         return cls(folder, study)
 
@@ -74,7 +74,7 @@ class Checkout:
         assert done.returncode == 0, done.stdout + done.stderr
         return Counter(
             re.findall(r"^(?:local)?(?:rule|checkpoint) (\w+):", done.stdout + done.stderr, re.MULTILINE)
-        ) - Counter(all=1)  # noqa: E501
+        ) - Counter(all=1)
 
 
 def jobs(text: str) -> Counter:

@@ -145,8 +145,8 @@ def ceilings(n_devices: int = 1) -> pd.DataFrame:
         common | {"device": device, "quantity": "copy", "value": 5.37e9, "low": 4.7e9, "high": 6.0e9, "unit": "bytes/s"}
         for device in device_ids(n_devices)
     ]
-    product = {"quantity": "matrix_product", "precision": "fp32", "value": 1.11e11, "unit": "FLOP/s", "datasheet": 2e11}
-    return pd.DataFrame([*rows, common | product | {"device": "cpu"}])
+    product = {"quantity": "matrix_product", "precision": "fp32", "value": 1.11e12, "unit": "FLOP/s", "datasheet": 2e12}
+    return pd.DataFrame([*rows, common | product | {"device": "cpu"}]).assign(best=lambda table: 1.1 * table["value"])
 
 
 def processes() -> pd.DataFrame:

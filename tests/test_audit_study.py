@@ -10,7 +10,7 @@ import pytest
 from tests import example_tables
 from workflow_scripts import audit_study
 
-INPUTS = ("cells", "runs", "processes", "operators", "devices")
+INPUTS = ("cells", "runs", "processes", "operators", "devices", "ceilings")
 
 
 def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_selection: bool = True, **tables: Any) -> list[dict]:
@@ -139,3 +139,12 @@ def test_treatment_with_fewer_tokens_is_not_compared(tmp_path: Path, monkeypatch
     half["final_val_loss"] += 0.2
     findings = audit(tmp_path, monkeypatch, runs=pd.concat([runs, half], ignore_index=True))
     assert set(about(findings, "unequal_tokens")) == {f"cpu/{run}" for run in half.run}
+
+
+def test_rate_above_the_measured_ceiling_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    cells, ceilings = example_tables.cells(), example_tables.ceilings()
+    products = ceilings["quantity"] == "matrix_product"
+    sound = ceilings.assign(best=ceilings["value"].where(~products, 1e18))
+    assert not about(audit(tmp_path, monkeypatch, cells=cells, ceilings=sound), "impossible_rate")
+    low = ceilings.assign(best=ceilings["value"].where(~products, 1.0))
+    assert about(audit(tmp_path, monkeypatch, cells=cells, ceilings=low), "impossible_rate")

@@ -220,6 +220,6 @@ def test_findings_of_one_rule_stand_together_and_beside_the_rows(tmp_path):
 def test_what_a_device_does_at_best_stands_beside_its_datasheet(report):
     text = Text(report).text
     assert "5.37 GB/s" in text
-    assert "111 GFLOP/s" in text
-    assert "200 GFLOP/s" in text
+    assert "1.11 TFLOP/s" in text
+    assert "2.00 TFLOP/s" in text
     assert "not stated" in text

@@ -69,7 +69,7 @@ def test_elsewhere_touched_and_without_weights_it_does_nothing(finished, tmp_pat
 
 
 def test_a_fresh_clone_beside_kept_results_does_nothing(finished, tmp_path):
-    clone = Checkout.clone(tmp_path / "clone")
+    clone = Checkout.clone(tmp_path / "clone", source=finished.folder)
     shutil.copytree(finished.folder / "results", clone.folder / "results", dirs_exist_ok=True)
     shutil.copytree(finished.folder / ".snakemake", clone.folder / ".snakemake")
     assert not clone.plan()

@@ -1,7 +1,7 @@
 """Audits the tables of a study: every rule on each of them.
 
 Inputs:
-    cells, runs, processes, operators, devices: the study's tables; any may have no rows.
+    cells, runs, processes, operators, devices, ceilings: the study's tables; any may have no rows.
     selection: selection.json, or nothing where the study names its models. The records that the tables name are read
         for raw samples and for what was observed; those that lie elsewhere are passed over.
 Output:
@@ -28,6 +28,7 @@ def main(
     processes: Path,
     operators: Path,
     devices: Path,
+    ceilings: Path,
     selection: list[Path],
     findings: Path,
     spec: dict[str, Any],
@@ -39,6 +40,7 @@ def main(
         processes=csv_tables.read(processes),
         operators=csv_tables.read(operators),
         devices=csv_tables.read(devices),
+        ceilings=csv_tables.read(ceilings),
         selection=json.loads(selection[0].read_text(encoding="utf-8")) if selection else {},
         folder=Path(),
     )

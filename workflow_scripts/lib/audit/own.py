@@ -25,6 +25,7 @@ def material(
     processes: pd.DataFrame,
     operators: pd.DataFrame,
     devices: pd.DataFrame,
+    ceilings: pd.DataFrame,
     selection: dict[str, Any],
     folder: Path,
 ) -> dict[str, pd.DataFrame]:
@@ -35,11 +36,12 @@ def material(
         selection: selection.json, or {} where the study names its models.
         folder: what the paths in the column `record` are relative to.
     """
+    cells = cells.sort_values("started_at", kind="stable") if "started_at" in cells else cells  # as they were measured
     records = {path: _record(folder / path) for path in [*_column(cells, "record"), *_column(runs, "record")]}
     return {
-        "cells": _with_noise(_measured(cells, devices, records, "cell"), processes),
+        "cells": _with_noise(_with_ceilings(_measured(cells, devices, records, "cell"), ceilings), processes),
         "samples": _samples(cells, records),
-        "runs": _measured(runs, devices, records, "run"),
+        "runs": _with_ceilings(_measured(runs, devices, records, "run"), ceilings),
         "processes": _labelled(processes, "cell"),
         "operators": operators,
         "selection": _roles(selection, cells),
@@ -88,6 +90,19 @@ def _with_noise(cells: pd.DataFrame, processes: pd.DataFrame) -> pd.DataFrame:
     if cells.empty or processes.empty:
         return cells
     return cells.assign(noise_floor=cells["device"].map(processes.groupby("device").spread.max()))
+
+
+def _with_ceilings(table: pd.DataFrame, ceilings: pd.DataFrame) -> pd.DataFrame:
+    """Adds the best rates that calibration saw: of products in the row's precision, and of copies."""
+    if table.empty or ceilings.empty:
+        return table
+    best = ceilings.set_index(["device", "quantity", "precision"])["best"].to_dict()
+    rows = list(zip(table["device"], table["precision"], strict=True))
+    copies = {device: rate for (device, quantity, _), rate in best.items() if quantity == "copy"}
+    return table.assign(
+        peak_flop_per_s=[best.get((device, "matrix_product", precision)) for device, precision in rows],
+        peak_bytes_per_s=[copies.get(device) for device, _ in rows],
+    )
 
 
 def _observed(record: dict[str, Any], row: Row) -> dict[str, Any]:
