@@ -19,6 +19,8 @@ rule render_report:
         operators="results/{study}/tables/operators.csv",
         processes="results/{study}/tables/processes.csv",
         ceilings="results/{study}/tables/ceilings.csv",
+        memory="results/{study}/tables/memory.csv",
+        timers="results/{study}/tables/timers.csv",
         selection=SELECTION,
         cost_model="results/{study}/cost_model.json",
         corpus="results/{study}/corpus/corpus.json",

@@ -108,6 +108,7 @@ CASES: dict[str, Case] = {
         column("anchor_s", 1.0, 1.01, 1.2, device="cpu"), column("anchor_s", 1.0, 1.01, 0.99, device="cpu"), "",
         "warning",
     ),
+    "busy_machine": Case(column("others_cores", 0.6, device="cpu"), column("others_cores", 0.1, device="cpu")),
     "impossible_rate": Case(
         column("step_time_s", 0.001, flops=1e12, peak_flop_per_s=1e14),
         column("step_time_s", 0.1, flops=1e12, peak_flop_per_s=1e14),

@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from workflow_scripts.lib.memory_table import MEMORY_COLUMNS
 from workflow_scripts.lib.tables import CELL_COLUMNS, RUN_COLUMNS
+from workflow_scripts.lib.timer_table import TIMER_COLUMNS
 
 HOSTILE = "Chip <script>alert(1)</script> & $x_1$"
 SAMPLE = "And it came to pass <script>alert('x')</script> & the LORD said unto <b>Moses</b>, \n\nGo down.\n"
@@ -149,6 +151,25 @@ def ceilings(n_devices: int = 1) -> pd.DataFrame:
     return pd.DataFrame([*rows, common | product | {"device": "cpu"}]).assign(best=lambda table: 1.1 * table["value"])
 
 
+def memory() -> pd.DataFrame:
+    row = dict.fromkeys(MEMORY_COLUMNS) | {
+        "device": "cpu", "cell": "wide-b8-t64-fp32", "status": "ok", "peak_allocated_bytes": 41_943_040,
+        "predicted_peak_bytes": 41_900_000, "backward_peak_bytes": 41_943_040, "footprint_bytes": 52_428_800,
+        "record": "results/example/devices/cpu/memory/wide-b8-t64-fp32.json",
+    }  # fmt: skip
+    return pd.DataFrame([row])
+
+
+def timers() -> pd.DataFrame:
+    medians = {"assay": 0.02, "blocked_autorange": 0.0204, "adaptive_autorange": 0.0199}
+    common = dict.fromkeys(TIMER_COLUMNS) | {"device": "cpu", "cell": "wide-b8-t64-fp32", "status": "ok", "n": 40}
+    return pd.DataFrame([
+        common | {"timer": timer, "median_s": median, "low_s": 0.98 * median, "high_s": 1.02 * median,
+                  "ratio_to_assay": median / medians["assay"], "agree": True}
+        for timer, median in medians.items()
+    ])  # fmt: skip
+
+
 def processes() -> pd.DataFrame:
     row = {
         "device": "cpu",
@@ -191,6 +212,7 @@ def write_study(directory: Path, *, n_devices: int = 1, **replaced: object) -> d
     tables = {
         "cells": cells(n_devices), "runs": runs(n_devices), "curves": curves(n_devices), "devices": devices(n_devices),
         "operators": operators(n_devices), "processes": processes(), "ceilings": ceilings(n_devices),
+        "memory": memory(), "timers": timers(),
     }  # fmt: skip
     files: dict[str, object] = {
         "selection": selection(),

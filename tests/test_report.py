@@ -15,7 +15,10 @@ from workflow_scripts import render_report
 from workflow_scripts.lib import csv_tables, page
 
 REPORT = Path(__file__).parents[1] / "report"
-TABLES = ("cells", "runs", "devices", "operators", "processes", "ceilings", "cost_model", "corpus", "findings", "study")
+TABLES = (
+    "cells", "runs", "devices", "operators", "processes", "ceilings", "memory", "timers", "cost_model", "corpus",
+    "findings", "study",
+)  # fmt: skip
 
 
 class Text(HTMLParser):
@@ -223,3 +226,11 @@ def test_what_a_device_does_at_best_stands_beside_its_datasheet(report):
     assert "1.11 TFLOP/s" in text
     assert "2.00 TFLOP/s" in text
     assert "not stated" in text
+
+
+def test_memory_and_other_timers_stand_beside_what_they_check(report):
+    text = Text(report).text
+    assert "Peaks of one step, by phase" in text
+    assert "40.0" in text  # MiB, as the heading of its column says
+    assert "blocked_autorange" in text
+    assert "1.02" in text

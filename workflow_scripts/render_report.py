@@ -12,9 +12,9 @@ from workflow_scripts.lib import claims, csv_tables, page, report_tables, sectio
 
 
 def main(
-    *, cells: Path, runs: Path, devices: Path, operators: Path, processes: Path, ceilings: Path, cost_model: Path,
-    corpus: Path, findings: Path, study: Path, selection: list[Path], samples: list[Path], figures: list[Path],
-    templates: list[Path], style: Path, report: Path, spec: dict,
+    *, cells: Path, runs: Path, devices: Path, operators: Path, processes: Path, ceilings: Path, memory: Path,
+    timers: Path, cost_model: Path, corpus: Path, findings: Path, study: Path, selection: list[Path],
+    samples: list[Path], figures: list[Path], templates: list[Path], style: Path, report: Path, spec: dict,
 ) -> None:  # fmt: skip
     """Renders `report`; `templates` names the page first, then its parts; `spec["study"]` is the study's name."""
     name = spec["study"]
@@ -46,6 +46,8 @@ def main(
         findings=sections.findings(found),
         cells=sections.by_device(tables["cells"], report_tables.CELLS, hardware, name, "cell", found),
         processes=page.table(tables["processes"], report_tables.PROCESSES, name),
+        memory=page.table(csv_tables.read(memory), report_tables.STEP_MEMORY, name),
+        timers=page.table(csv_tables.read(timers), report_tables.TIMERS, name),
         selection=sections.selection(chosen, name),
         runs=sections.by_device(tables["runs"], report_tables.RUNS, hardware, name, "run", found),
         samples=sections.samples(samples, tables["runs"]),

@@ -7,7 +7,7 @@ import pandas as pd
 from scipy import stats
 
 from workflow_scripts.lib.audit.findings import Seen, rule
-from workflow_scripts.lib.audit.frames import each
+from workflow_scripts.lib.audit.frames import each, measured
 from workflow_scripts.lib.audit.wording import percent, seconds
 
 MIN_SERIES = 9
@@ -17,6 +17,7 @@ MODE_GAP = 0.05
 MODE_SHARE = 0.2
 MODE_CLEAR = 3.0
 ANCHOR_MOVE = 0.10
+BUSY_CORES, CROWDED_CORES = 0.25, 0.5  # of what others used: suspicious, and enough to bar a row
 
 
 def _series(table: pd.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
@@ -88,3 +89,19 @@ def anchor_moved(table: pd.DataFrame) -> Iterator[Seen]:
                 yield Seen(
                     row.label, text, {"anchor_s": row.anchor_s, "median_s": middle, "ratio": row.anchor_s / middle}
                 )
+
+
+@rule(
+    severity="warning",
+    meaning="Other processes that take cores make a step slower, and two threads on two cores several times slower.",
+    advice="Close other programs and measure these rows again; compare none of them with rows from a quiet machine.",
+    applies=("others_cores",),
+    BUSY_CORES=BUSY_CORES,
+    CROWDED_CORES=CROWDED_CORES,
+)
+def busy_machine(table: pd.DataFrame) -> Iterator[Seen]:
+    for row in each(measured(table, "others_cores")):
+        if row.others_cores > BUSY_CORES:
+            severity = "error" if row.others_cores > CROWDED_CORES else None
+            text = f"other processes used {row.others_cores:.2f} cores meanwhile"
+            yield Seen(row.label, text, {"others_cores": row.others_cores}, severity)
