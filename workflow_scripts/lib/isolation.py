@@ -15,6 +15,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -116,8 +117,12 @@ def _run(
     request = {"target": target, "arguments": arguments, "threads": device.threads}
     kills_before = host_oom_kills()
     started_at, start = _now(), time.monotonic()
+    # What one process compiles, no other finds: or the compile time would depend on who came before, and a process that
+    # was killed while compiling would leave half a library to the next.
+    compiled = tempfile.TemporaryDirectory(prefix="assay-compiled-", ignore_cleanup_errors=True)
     try:
-        with _start(child_environment(device) | environment, device, server_of) as (process, channel):
+        variables = child_environment(device) | {"TORCHINDUCTOR_CACHE_DIR": compiled.name} | environment
+        with compiled, _start(variables, device, server_of) as (process, channel):
             heard = _converse(process, channel, request, start + timeout_s, on_message, workflow)
     except fork_server.ServerLost as error:
         workflow.check()
