@@ -1,6 +1,6 @@
 """The grid: every cell timed alone, in a process of its own, in shuffled order.
 
-Input: tokens, corpus.json, device.json, calibration.json (each ancient: what matters of them is in the spec).
+Input: tokens, corpus.json, device.json, calibration.json; what matters of them is in the spec.
 Output: results/{study}/devices/{device}/cells/{cell}.json, one record a cell, whatever became of it.
 Steps: benchmark_cell.
 """
@@ -15,10 +15,11 @@ CELLS = [
 rule benchmark_cell:
     """Times the steps of one cell."""
     input:
-        tokens=ancient("results/{study}/corpus/tokens.bin"),
-        corpus=ancient("results/{study}/corpus/corpus.json"),
-        device=ancient("results/{study}/devices/{device}/device.json"),
-        calibration=ancient("results/{study}/devices/{device}/calibration.json"),
+        unpack(
+            measuring_inputs(
+                "results/{study}/devices/{device}/cells/{cell}.json", cell_spec
+            )
+        ),
     output:
         record="results/{study}/devices/{device}/cells/{cell}.json",
     log:

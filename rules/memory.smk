@@ -1,6 +1,6 @@
 """Memory: what the steps of some cells take, in jobs of their own, since what traces memory slows the steps.
 
-Input: tokens, corpus.json, device.json, calibration.json (each ancient: what matters of them is in the spec).
+Input: tokens, corpus.json, device.json, calibration.json; what matters of them is in the spec.
 Output: results/{study}/devices/{device}/memory/{cell}.json; results/{study}/tables/memory.csv.
 Steps: measure_memory, collect_memory.
 """
@@ -15,10 +15,11 @@ MEMORY = [
 rule measure_memory:
     """Measures the memory of one cell's step, phase by phase."""
     input:
-        tokens=ancient("results/{study}/corpus/tokens.bin"),
-        corpus=ancient("results/{study}/corpus/corpus.json"),
-        device=ancient("results/{study}/devices/{device}/device.json"),
-        calibration=ancient("results/{study}/devices/{device}/calibration.json"),
+        unpack(
+            measuring_inputs(
+                "results/{study}/devices/{device}/memory/{cell}.json", memory_spec
+            )
+        ),
     output:
         record="results/{study}/devices/{device}/memory/{cell}.json",
     log:

@@ -1,6 +1,6 @@
 """Profiles: where the time of a training step goes, operator by operator, for each trained model and device.
 
-Input: tokens, corpus.json, device.json, calibration.json (each ancient), the chosen model's shape through the spec.
+Input: tokens, corpus.json, device.json, calibration.json; the chosen model's shape through the spec.
 Output: results/{study}/devices/{device}/profiles/{name}/: profile.json, operators.csv, trace.json.gz (for Perfetto).
 Steps: profile_model.
 """
@@ -9,11 +9,12 @@ Steps: profile_model.
 rule profile_model:
     """Profiles some training steps of one model."""
     input:
-        chosen,
-        tokens=ancient("results/{study}/corpus/tokens.bin"),
-        corpus=ancient("results/{study}/corpus/corpus.json"),
-        device=ancient("results/{study}/devices/{device}/device.json"),
-        calibration=ancient("results/{study}/devices/{device}/calibration.json"),
+        unpack(
+            measuring_inputs(
+                "results/{study}/devices/{device}/profiles/{name}/profile.json",
+                profile_spec,
+            )
+        ),
     output:
         record="results/{study}/devices/{device}/profiles/{name}/profile.json",
         operators="results/{study}/devices/{device}/profiles/{name}/operators.csv",

@@ -9,6 +9,7 @@ from pathlib import Path
 from workflow_scripts.lib.config_checks import check_lengths, read_config
 from workflow_scripts.lib.devices import detect_devices, environment, resolve_devices
 from workflow_scripts.lib.provenance import code_digest, spec
+from workflow_scripts.lib.records import is_current
 from workflow_scripts.lib.sources import describe_source
 from workflow_scripts.lib.specs import to_json
 from workflow_scripts.lib.study import Study
@@ -117,6 +118,34 @@ def cross_check_spec(wildcards):
         wildcards.device,
         cell=to_json(cell),
     )
+
+
+def measuring_inputs(record, spec_of):
+    """What a measuring job reads, as an input function.
+
+    Only its spec decides whether a measurement is made again. While that stands, its inputs are ancient. Once it has
+    changed, they must not be: behind an input that is made anew in the same run, the engine does not look at the params
+    of a job whose inputs are all ancient.
+    """
+
+    def inputs(wildcards):
+        age = (
+            ancient
+            if is_current(Path(record.format(**wildcards)), spec_of(wildcards))
+            else str
+        )
+        return {
+            "tokens": age(f"results/{STUDY.name}/corpus/tokens.bin"),
+            "corpus": age(f"results/{STUDY.name}/corpus/corpus.json"),
+            "device": age(
+                f"results/{STUDY.name}/devices/{wildcards.device}/device.json"
+            ),
+            "calibration": age(
+                f"results/{STUDY.name}/devices/{wildcards.device}/calibration.json"
+            ),
+        }
+
+    return inputs
 
 
 wildcard_constraints:

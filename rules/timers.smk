@@ -1,6 +1,6 @@
 """Timers: a few cells timed once more, by Assay's sampler and by torch.utils.benchmark in turn, in one process.
 
-Input: tokens, corpus.json, device.json, calibration.json (each ancient: what matters of them is in the spec).
+Input: tokens, corpus.json, device.json, calibration.json; what matters of them is in the spec.
 Output: results/{study}/devices/{device}/timers/{cell}.json; results/{study}/tables/timers.csv.
 Steps: cross_check_timers, collect_timers.
 """
@@ -15,10 +15,11 @@ TIMERS = [
 rule cross_check_timers:
     """Times one cell with several timers, in turn, in one process."""
     input:
-        tokens=ancient("results/{study}/corpus/tokens.bin"),
-        corpus=ancient("results/{study}/corpus/corpus.json"),
-        device=ancient("results/{study}/devices/{device}/device.json"),
-        calibration=ancient("results/{study}/devices/{device}/calibration.json"),
+        unpack(
+            measuring_inputs(
+                "results/{study}/devices/{device}/timers/{cell}.json", cross_check_spec
+            )
+        ),
     output:
         record="results/{study}/devices/{device}/timers/{cell}.json",
     log:

@@ -1,6 +1,6 @@
 """Training: each model, on each device, with each seed, to its end.
 
-Input: tokens, corpus.json, device.json, calibration.json (each ancient), the chosen model's shape through the spec.
+Input: tokens, corpus.json, device.json, calibration.json; the chosen model's shape through the spec.
 Output: results/{study}/devices/{device}/runs/{run}/: run.json, metrics.csv, model.safetensors, samples.txt.
 Steps: train_model.
 """
@@ -9,11 +9,11 @@ Steps: train_model.
 rule train_model:
     """Trains one model with one seed."""
     input:
-        chosen,
-        tokens=ancient("results/{study}/corpus/tokens.bin"),
-        corpus=ancient("results/{study}/corpus/corpus.json"),
-        device=ancient("results/{study}/devices/{device}/device.json"),
-        calibration=ancient("results/{study}/devices/{device}/calibration.json"),
+        unpack(
+            measuring_inputs(
+                "results/{study}/devices/{device}/runs/{run}/run.json", run_spec
+            )
+        ),
     output:
         record="results/{study}/devices/{device}/runs/{run}/run.json",
         metrics="results/{study}/devices/{device}/runs/{run}/metrics.csv",

@@ -37,11 +37,8 @@ def main(*, tokens: Path, corpus: Path, device: Path, calibration: Path, record:
         record,
         kind="cell",
         id=cell.id,
-        study=spec["study"],
-        device=spec["cell"]["device"],
-        spec=spec["cell"],
-        code=spec["code"],
-        environment=spec["environment"],
+        asked=spec["cell"],
+        spec=spec,
         outcome=watch.put_into(outcome),
     )
     summary = summarise(outcome.status, outcome.reason, outcome.result)

@@ -32,11 +32,8 @@ def main(*, tokens: Path, corpus: Path, device: Path, calibration: Path, record:
         record,
         kind="timers",
         id=cell["id"],
-        study=spec["study"],
-        device=cell["device"],
-        spec=cell,
-        code=spec["code"],
-        environment=spec["environment"],
+        asked=cell,
+        spec=spec,
         outcome=outcome,
     )
 

@@ -40,11 +40,8 @@ def main(*, tokens: Path, corpus: Path, device: Path, calibration: Path, record:
         record,
         kind="memory",
         id=memory["id"],
-        study=spec["study"],
-        device=memory["device"],
-        spec=memory,
-        code=spec["code"],
-        environment=spec["environment"],
+        asked=memory,
+        spec=spec,
         outcome=outcome,
     )
     announce(f"memory of {memory['id']} on {where.id}: {summarise(outcome)}")

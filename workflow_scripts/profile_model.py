@@ -53,11 +53,8 @@ def main(
         record,
         kind="profile",
         id=profile["name"],
-        study=spec["study"],
-        device=profile["device"],
-        spec=profile,
-        code=spec["code"],
-        environment=spec["environment"],
+        asked=profile,
+        spec=spec,
         outcome=outcome,
     )
     announce(f"{title}: {summarise(outcome.status, outcome.reason, outcome.result)}")

@@ -63,11 +63,8 @@ def main(
         record,
         kind="run",
         id=run["id"],
-        study=spec["study"],
-        device=run["device"],
-        spec=run,
-        code=spec["code"],
-        environment=spec["environment"],
+        asked=run,
+        spec=spec,
         outcome=watch.put_into(outcome),
     )
     if outcome.status == "ok":  # only now is nothing lost without them

@@ -1,5 +1,6 @@
 """The record that one cell, run or profile leaves: JSON with raw samples, status, what was observed, and provenance."""
 
+import hashlib
 import json
 import platform
 import socket
@@ -8,46 +9,36 @@ from typing import Any
 
 from workflow_scripts.lib.isolation import Outcome
 from workflow_scripts.lib.provenance import commit
+from workflow_scripts.lib.specs import canonical
 
 RECORD_VERSION = 1
 
 
 def write_record(
-    path: Path,
-    *,
-    kind: str,
-    id: str,
-    study: str,
-    device: dict[str, Any],
-    spec: dict[str, Any],
-    code: str,
-    environment: dict[str, Any],
-    outcome: Outcome,
+    path: Path, *, kind: str, id: str, asked: dict[str, Any], spec: dict[str, Any], outcome: Outcome
 ) -> None:
     """Writes the record of a measurement; `path` appears whole or not at all.
 
     Args:
         path: the JSON file.
-        kind: `cell`, `run` or `profile`.
-        id: the id of the cell, run or profile.
-        study: name of the study.
-        device: the `DeviceSpec` as JSON.
-        spec: what was asked for.
-        code: digest of the measuring code.
-        environment: torch, device and driver that the result belongs to.
+        kind: `cell`, `run`, `profile`, `memory` or `timers`.
+        id: the id of what was measured.
+        asked: the part of `spec` that says what to measure, with its `DeviceSpec` as `device`.
+        spec: the rule's whole spec: study, code, environment, data and what was asked for.
         outcome: how the process ended and what it returned.
     """
     record = {
         "record_version": RECORD_VERSION,
         "kind": kind,
         "id": id,
-        "study": study,
-        "device": device,
+        "study": spec["study"],
+        "device": asked["device"],
         "status": outcome.status,
         "reason": outcome.reason,
-        "spec": spec,
-        "code": code,
-        "environment": environment,
+        "spec": asked,
+        "spec_sha256": spec_digest(canonical(spec)),
+        "code": spec["code"],
+        "environment": spec["environment"],
         "started_at": outcome.started_at,
         "ended_at": outcome.ended_at,
         "wall_s": outcome.wall_s,
@@ -60,6 +51,19 @@ def write_record(
         "result": outcome.result,
     }
     write_json(path, record)
+
+
+def spec_digest(spec: str) -> str:
+    """Digests a rule's spec, given as the rule's param."""
+    return hashlib.sha256(spec.encode()).hexdigest()
+
+
+def is_current(path: Path, spec: str) -> bool:
+    """Whether a record exists and was made from this very spec."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))["spec_sha256"] == spec_digest(spec)
+    except (OSError, ValueError, KeyError):
+        return False
 
 
 def write_json(path: Path, value: Any) -> None:
