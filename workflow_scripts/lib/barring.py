@@ -13,6 +13,7 @@ from workflow_scripts.lib.outcome import Outcome, Status
 from workflow_scripts.lib.specs import CellSpec
 
 BARRED = "barred"
+MARGIN = 2.0  # some shape may suit a device better than any that calibration tried
 
 
 def barred_outcome(calibration: Path, step: dict[str, Any]) -> Outcome | None:
@@ -29,8 +30,8 @@ def barred_outcome(calibration: Path, step: dict[str, Any]) -> Outcome | None:
 def hopeless_outcome(calibration: Path, cell: CellSpec) -> Outcome | None:
     """Gives the outcome of a cell that would overrun its time whatever happened; None where it may not.
 
-    Its matrix products, at the best rate that calibration saw in this precision, take longer than `timeout_s` for the
-    fewest steps that say something: a bound from below, so that no cell is left out that could have ended.
+    Its matrix products, at `MARGIN` times the best rate that calibration saw in this precision, take longer than
+    `timeout_s` for the fewest steps that say something: a bound from below, so that no cell is left out that may end.
     """
     best = max(
         (
@@ -46,12 +47,13 @@ def hopeless_outcome(calibration: Path, cell: CellSpec) -> Outcome | None:
         return None
     flops = flops_per_token(cell.model, cell.model.sequence_length)
     tokens = cell.step.batch_size * cell.model.sequence_length
-    step_s = tokens * (flops.forward if cell.mode == "forward" else flops.training) / best
+    step_s = tokens * (flops.forward if cell.mode == "forward" else flops.training) / (MARGIN * best)
     if step_s * (1 + cell.measure.min_samples) <= cell.measure.timeout_s:
         return None
     reason = (
-        f"not tried: {1 + cell.measure.min_samples} steps of at least {step_s:.3g} s each, at this device's best "
-        f"{best / 1e9:.3g} GFLOP/s in {cell.step.precision}, overrun timeout_s {cell.measure.timeout_s:g}"
+        f"not tried: {1 + cell.measure.min_samples} steps of at least {step_s:.3g} s each, at {MARGIN:g} times this "
+        f"device's best {best / 1e9:.3g} GFLOP/s in {cell.step.precision}, overrun timeout_s "
+        f"{cell.measure.timeout_s:g}"
     )
     return _not_measured("timeout", reason)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import jinja2
+import numpy as np
 import pandas as pd
 from markupsafe import Markup
 
@@ -174,6 +175,8 @@ def _printer(column: Column, rows: pd.DataFrame) -> tuple[Callable[[dict], str],
 def _words(value: object, words: dict[str, str]) -> str:
     if is_missing(value) or (isinstance(value, float) and value != value):
         return MISSING
+    if isinstance(value, bool | np.bool_):
+        return "yes" if value else "no"
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return words.get(str(value), plain(value))
