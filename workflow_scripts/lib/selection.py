@@ -10,6 +10,11 @@ from workflow_scripts.lib.specs import ModelShape
 from workflow_scripts.lib.study import ROLES, complete_shape
 
 RUNNERS_UP = 5
+WORDS = {
+    "non_embedding": "parameters without embeddings",
+    "total": "parameters",
+    "flops_per_token": "FLOPs per token",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -159,8 +164,8 @@ def _reasons(
     wanted: dict[str, Any], best: Pair, n_shapes: int, pairs: Sequence[Pair], kept: Sequence[Pair]
 ) -> list[str]:
     return [
-        f"{n_shapes} shapes of {wanted['n_head']} heads have {wanted['quantity']} within "
-        f"{wanted['size_tolerance']:.0%} of {wanted['size']:,.0f}.",
+        f"{n_shapes} shapes of {wanted['n_head']} heads lie within {wanted['size_tolerance']:.0%} of "
+        f"{wanted['size']:,.0f} {WORDS[wanted['quantity']]}.",
         f"{len(pairs)} pairs of them agree within {wanted['tolerance']:.1%} while one has at least "
         f"{wanted['depth_ratio']:g} times the layers of the other.",
         f"{len(kept)} of these pairs keep to every budget on every device.",
