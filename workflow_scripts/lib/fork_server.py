@@ -28,6 +28,7 @@ from workflow_scripts.lib.machine_lock import runtime_folder
 from workflow_scripts.lib.specs import DeviceSpec
 
 _SERVER = "workflow_scripts.lib.fork_process"
+COMPILED_FOLDER = "TORCHINDUCTOR_CACHE_DIR"  # looked up whenever something is compiled, so each child has its own
 _START_TIMEOUT_S = 30.0
 _FORK_TIMEOUT_S = 300.0  # importing torch from a cold or remote disk takes long, once
 # Read by libraries while they load: two children may come from one server only if these are equal.
@@ -160,7 +161,11 @@ def _private_folder() -> Path:
 
 def _key(workflow: psutil.Process, environment: dict[str, str]) -> str:
     """Names the server: its workflow, its interpreter and code, and all that was fixed when its libraries loaded."""
-    loaded = {name: value for name, value in environment.items() if name.startswith(tuple(_LOAD_TIME_PREFIXES))}
+    loaded = {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(tuple(_LOAD_TIME_PREFIXES)) and name != COMPILED_FOLDER
+    }
     parts = [
         workflow.pid,
         workflow.create_time(),

@@ -121,7 +121,7 @@ def _run(
     # was killed while compiling would leave half a library to the next.
     compiled = tempfile.TemporaryDirectory(prefix="assay-compiled-", ignore_cleanup_errors=True)
     try:
-        variables = child_environment(device) | {"TORCHINDUCTOR_CACHE_DIR": compiled.name} | environment
+        variables = child_environment(device) | {fork_server.COMPILED_FOLDER: compiled.name} | environment
         with compiled, _start(variables, device, server_of) as (process, channel):
             heard = _converse(process, channel, request, start + timeout_s, on_message, workflow)
     except fork_server.ServerLost as error:
