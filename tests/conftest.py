@@ -1,8 +1,17 @@
 """What several tests share."""
 
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import psutil
 import pytest
 
 from tests.checkout import Checkout
+from tests.isolated_runs import eventually, servers_of
+from workflow_scripts.lib.workflow_process import Workflow
 
 
 @pytest.fixture(scope="session")
@@ -11,3 +20,29 @@ def finished(tmp_path_factory):
     checkout = Checkout.clone(tmp_path_factory.mktemp("tiny") / "assay")
     checkout.executed = checkout.run()
     return checkout
+
+
+@pytest.fixture(scope="module")
+def runtime_folder():
+    """A lock and sockets of the tests' own, under a path short enough for a socket."""
+    folder = Path(tempfile.mkdtemp(prefix="assay"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ASSAY_RUNTIME_DIR", str(folder))
+        yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def pretended(runtime_folder):
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    yield process
+    process.kill()
+    process.wait()
+    eventually(lambda: not servers_of(process.pid))
+
+
+@pytest.fixture
+def workflow(pretended, monkeypatch):
+    """A process that stands for Snakemake, so that fork servers belong to it; the tests share them to save time."""
+    monkeypatch.setattr(Workflow, "find", classmethod(lambda cls: cls(psutil.Process(pretended.pid))))
+    return pretended

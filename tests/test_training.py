@@ -1,6 +1,5 @@
 """Training: resumed equals uninterrupted bit for bit; each second and each failure stands where it belongs."""
 
-import csv
 import dataclasses
 import functools
 import json
@@ -12,17 +11,14 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from safetensors import safe_open
 from safetensors.torch import load_file
 
 from tests import tiny_run
 from workflow_scripts.lib import step_log, training
 from workflow_scripts.lib.history import StepRow
-from workflow_scripts.lib.outcome import Diverged, Outcome, classify
-from workflow_scripts.lib.progress import Listener, progress_line
+from workflow_scripts.lib.outcome import Diverged
 from workflow_scripts.lib.step import TrainStep
 from workflow_scripts.lib.time_sheet import TimeSheet
-from workflow_scripts.train_model import main
 
 ROOT = Path(__file__).parents[1]
 DROPOUT = {"model": dataclasses.replace(tiny_run.SHAPE, dropout=0.1)}
@@ -42,13 +38,8 @@ train(json.loads(sys.argv[1]), lambda message: None)
 """
 
 
-def table(arguments: dict) -> list[dict[str, str]]:
-    with Path(arguments["metrics"]).open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
 def computed(arguments: dict) -> list[dict[str, str]]:
-    return [{key: value for key, value in row.items() if key not in MEASURED} for row in table(arguments)]
+    return [{key: value for key, value in row.items() if key not in MEASURED} for row in tiny_run.table(arguments)]
 
 
 def train(arguments: dict) -> tuple[dict, list[dict]]:
@@ -65,7 +56,7 @@ def uninterrupted(tmp_path_factory):
 
 def test_a_run_learns_and_leaves_its_whole_history(uninterrupted):
     arguments, result, messages = uninterrupted
-    rows = table(arguments)
+    rows = tiny_run.table(arguments)
     assert list(rows[0]) == list(StepRow._fields)
     assert [int(row["step"]) for row in rows] == list(range(1, 31))
     assert [int(row["tokens"]) for row in rows] == [64 * step for step in range(1, 31)]
@@ -188,7 +179,7 @@ def test_evaluation_and_checkpoints_never_stand_in_a_steps_time(tmp_path, monkey
     monkeypatch.setattr(training, "generate", lasting(8.0, training.generate))
     arguments = tiny_run.arguments(tmp_path / "run", n_steps=15, eval_every_steps=5)
     result, _ = train(arguments)
-    assert [float(row["step_time_s"]) for row in table(arguments)] == [0.125] * 15
+    assert [float(row["step_time_s"]) for row in tiny_run.table(arguments)] == [0.125] * 15
     phases = {key: result[f"{key}_s"] for key in ("setup", "train", "eval", "checkpoint", "sample")}
     assert phases == {"setup": 2.0, "train": 15 * 0.125, "eval": 3 * 0.5, "checkpoint": 3 * 4.0, "sample": 8.0}
     assert sum(phases.values()) == now
@@ -212,102 +203,6 @@ def test_a_loss_that_is_no_number_ends_the_run_and_leaves_the_last_finite_one(tm
     partial = [message["partial"] for message in messages if "partial" in message][-1]
     assert (partial["diverged_at_step"], partial["last_finite_loss"]) == (7, sent[-1].loss)
     json.dumps(partial, allow_nan=False)
-
-
-def job(folder: Path, **changes) -> dict:
-    """Runs the script as the rule does; gives the record."""
-    arguments = tiny_run.arguments(folder, **changes)
-    files = {key: Path(arguments[key]) for key in ("tokens", "corpus", "metrics", "weights", "samples")}
-    spec = {"run": arguments["run"], "study": "tiny", "code": "c0de", "environment": {"torch": "x"}}
-    inputs = {"device": folder / "device.json", "calibration": tiny_run.write_calibration(folder.parent)}
-    main(**files, **inputs, record=folder / "run.json", spec=spec)
-    return json.loads((folder / "run.json").read_text())
-
-
-def test_the_script_leaves_record_and_files_and_no_checkpoint(tmp_path):
-    record = job(tmp_path / "run", n_steps=11)
-    assert (record["status"], record["kind"], record["id"], record["study"]) == ("ok", "run", "tiny-s1", "tiny")
-    assert record["result"]["n_steps"] == 11
-    assert record["result"]["observed"]["threads"] == 1
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == [
-        "metrics.csv",
-        "model.safetensors",
-        "run.json",
-        "samples.txt",
-    ]
-
-
-def in_this_process(target, arguments, *, device, timeout_s, on_message):
-    """Stands for `run_isolated` where another process would only cost time."""
-    assert target == "workflow_scripts.lib.training:train"
-    sent = []
-
-    def send(message):
-        sent.append(message)
-        on_message(message)
-
-    ended = {"peak_process_bytes": None, "wall_s": 1.0, "started_at": "then", "ended_at": "now"}
-    try:
-        return Outcome(status="ok", reason="", result=training.train(arguments, send), **ended)
-    except Exception as error:
-        status, reason = classify(error)
-        partial = [message["partial"] for message in sent if "partial" in message][-1]
-        return Outcome(status=status, reason=reason, result=partial, **ended)
-
-
-def test_a_run_that_diverges_still_leaves_all_its_files(tmp_path, monkeypatch):
-    monkeypatch.setattr("workflow_scripts.train_model.run_isolated", in_this_process)
-    wild = dataclasses.replace(
-        tiny_run.ADAMW, name="sgd", learning_rate=1e30, min_learning_rate=1e30, grad_clip=0.0, warmup_steps=0
-    )
-    record = job(tmp_path / "run", optimizer=wild)
-    assert record["status"] == "diverged"
-    assert record["reason"].startswith("diverged at step")
-    rows = table({"metrics": tmp_path / "run" / "metrics.csv"})
-    assert len(rows) == record["result"]["diverged_at_step"] - 1 == record["result"]["n_steps"]
-    assert float(rows[-1]["loss"]) == record["result"]["last_finite_loss"]
-    assert "diverged" in (tmp_path / "run" / "samples.txt").read_text()
-    with safe_open(tmp_path / "run" / "model.safetensors", "np") as weights:
-        assert list(weights.keys()) == []
-        assert weights.metadata()["status"] == "diverged"
-
-
-def test_a_run_cut_short_keeps_what_it_had_and_goes_on_later(tmp_path, monkeypatch):
-    def cut_at_25(step):
-        if step.steps_done == 25:
-            raise RuntimeError("cut short")
-        run(step)
-
-    run = TrainStep.run
-    monkeypatch.setattr("workflow_scripts.train_model.run_isolated", in_this_process)
-    monkeypatch.setattr(TrainStep, "run", cut_at_25)
-    record = job(tmp_path / "run")
-    assert (record["status"], record["result"]["n_steps"]) == ("error", 20)
-    rows = table({"metrics": tmp_path / "run" / "metrics.csv"})
-    assert [int(row["step"]) for row in rows] == list(range(1, 21))
-    assert "cut short" in (tmp_path / "run" / "samples.txt").read_text()
-    assert (tmp_path / "run" / "checkpoint").exists()
-
-    monkeypatch.setattr(TrainStep, "run", run)
-    record = job(tmp_path / "run", timeout_s=200.0)
-    assert (record["status"], record["result"]["resumed_at_steps"]) == ("ok", [20])
-    assert not (tmp_path / "run" / "checkpoint").exists()
-
-
-def test_a_person_hears_of_it_every_ten_seconds_not_more_often(monkeypatch):
-    lines = []
-    listener = Listener("train wide-s1 on cpu", lines.append)
-    message = {"progress": {"step": 420, "n_steps": 2000, "loss": 2.309, "tokens_per_s": 12345.6, "eta_s": 99.7}}
-    listener.hear(message)
-    listener.hear(message)
-    listener.hear({"notice": "goes on"})
-    listener.hear({"rows": [[1, 64, 0.1, 2.0, 1e-3, 1.0, 0.1, None]]})
-    assert lines == [
-        "train wide-s1 on cpu: step 420/2000, loss 2.31, 12,300 tokens/s, 1:40 left",
-        "train wide-s1 on cpu: goes on",
-    ]
-    assert listener.rows == [StepRow(1, 64, 0.1, 2.0, 1e-3, 1.0, 0.1)]
-    assert progress_line(step=1, n_steps=2, loss=10.0, tokens_per_s=999_500, eta_s=3661).endswith("1:01:01 left")
 
 
 def test_every_second_is_booked_once():

@@ -1,5 +1,6 @@
 """A corpus of one line of text, over and over, and a model of two layers that learns it in seconds."""
 
+import csv
 import dataclasses
 import hashlib
 import json
@@ -115,3 +116,8 @@ def arguments(folder: Path, **changes: Any) -> dict[str, Any]:
     run = dataclasses.replace(RUN, **changes)
     paths = {**write_corpus(folder.parent), **outputs(folder), "checkpoints": folder / "checkpoint"}
     return {"run": to_json(run), "code": "c0de", **{key: str(path) for key, path in paths.items()}}
+
+
+def table(arguments: dict) -> list[dict[str, str]]:
+    with Path(arguments["metrics"]).open(newline="") as file:
+        return list(csv.DictReader(file))
