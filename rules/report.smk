@@ -57,7 +57,7 @@ onstart:
 
 
 onsuccess:
-    if Path(REPORT).exists():
+    if any(job.rule.name == "render_report" for job in workflow.dag.jobs):
         runs, profiles = run_files("run.json")(None), profile_files("profile.json")(
             None
         )
