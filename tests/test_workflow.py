@@ -167,3 +167,11 @@ def test_bad_input_is_one_clear_error_before_any_job(checkout, old, new, words):
     assert "Traceback" not in said
     checkout.edit("tests/tiny.yaml", new, old)
     assert not checkout.plan()
+
+
+def test_published_tables_are_audited_without_a_study(tmp_path):
+    clone = Checkout.clone(tmp_path / "clone")
+    audited = clone.snakemake("--cores", "1", "--", "audit_published")
+    assert audited.returncode == 0, audited.stderr
+    assert "Exception" not in audited.stdout + audited.stderr
+    assert (clone.folder / "results/published/audit.html").stat().st_size > 0
