@@ -8,6 +8,7 @@ of it. `--json FILE` writes {"figures", "targets", "met", "conditions"}.
 """
 
 import argparse
+import itertools
 import json
 import statistics
 import sys
@@ -20,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from benchmarks.presets import CHARACTERS, PRESETS, Case  # noqa: E402
 from benchmarks.tokens import write_characters  # noqa: E402
+from workflow_scripts.lib.fork_server import COMPILED_FOLDER  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.specs import DeviceSpec, to_json  # noqa: E402
 
@@ -51,27 +53,26 @@ def main() -> int:
             "n_steps": options.steps or preset.optimizer.decay_steps,
             "eval_every": 250,
         }
-        for case in cases:
-            for seed in range(1, options.seeds + 1):
-                asked = {"precision": case.precision, "execution": case.execution}
-                found = run_isolated(
-                    "benchmarks.measured_sides:measure_learning",
-                    {**arguments, "case": asked, "seed": seed},
-                    device=device,
-                    timeout_s=TIMEOUT_S,
-                    on_message=lambda message: print(message, file=sys.stderr),
-                    fresh=True,
-                )
-                if found.status == "ok":
-                    curves[case.name].append(found.result["val_loss"])
-                print(f"{case.name}, seed {seed}: {found.status} {found.reason} {found.wall_s:.0f} s", file=sys.stderr)
-    report = summarise(options.preset, curves)
-    report["conditions"] = {"preset": options.preset, "seeds": options.seeds, "text": str(options.text)}
+        for case, seed in itertools.product(cases, range(1, options.seeds + 1)):
+            asked = {"precision": case.precision, "execution": case.execution}
+            found = run_isolated(
+                "benchmarks.measured_sides:measure_learning",
+                {**arguments, "case": asked, "seed": seed},
+                device=device,
+                timeout_s=TIMEOUT_S,
+                on_message=lambda message: print(message, file=sys.stderr),
+                environment={COMPILED_FOLDER: f"{folder}/compiled"},
+            )
+            if found.status == "ok":
+                curves[case.name].append(found.result["val_loss"])
+            print(f"{case.name}, seed {seed}: {found.status} {found.reason} {found.wall_s:.0f} s", file=sys.stderr)
+            report = summarise(options.preset, curves)
+            report["conditions"] = {"preset": options.preset, "seeds": options.seeds, "text": options.text.name}
+            if options.json:  # after each training: what is cut off keeps what it has
+                options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     for name, value in report["figures"].items():
         print(f"{name:44}{value:.4f}")
     print(f"{'published by nanoGPT':44}{PUBLISHED[options.preset]:.4f}")
-    if options.json:
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return 0 if all(len(found) == options.seeds for found in curves.values()) else 1
 
 
