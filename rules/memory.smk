@@ -35,6 +35,7 @@ rule collect_memory:
     """Gathers the memory of all steps into one table, beside what was predicted."""
     input:
         memory=MEMORY,
+        recordings=RECORDINGS,
     output:
         memory_table="results/{study}/tables/memory.csv",
     log:

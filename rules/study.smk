@@ -56,6 +56,11 @@ ORDER = {
     for device, cells in GRID.items()
 }
 
+# Recordings of further devices, read as tables.
+RECORDINGS = sorted(
+    path.as_posix() for path in Path(f"recordings/{STUDY.name}").glob("*.zip")
+)
+
 
 def measured_spec(script, device, **slice_of_config):
     """The spec of a measuring rule: what is measured, in which environment, on which data."""

@@ -1,6 +1,6 @@
 """Tables: what was measured, one row a cell, run, operator or device, with the statistics derived once.
 
-Input: the records.
+Input: the records, and the recordings of other devices.
 Output: results/{study}/tables/*.csv and the cost model, fitted on the cells.
 Steps: collect_cells, collect_runs, collect_operators, collect_devices, collect_ceilings.
 """
@@ -27,6 +27,7 @@ rule collect_cells:
     input:
         cells=CELLS,
         memory=MEMORY,
+        recordings=RECORDINGS,
     output:
         cells_table="results/{study}/tables/cells.csv",
         processes="results/{study}/tables/processes.csv",
@@ -44,6 +45,8 @@ rule collect_runs:
     input:
         records=run_files("run.json"),
         metrics=run_files("metrics.csv"),
+        recordings=RECORDINGS,
+        selection=SELECTION,
         corpus="results/{study}/corpus/corpus.json",
     output:
         runs="results/{study}/tables/runs.csv",
@@ -60,6 +63,8 @@ rule collect_operators:
     """Gathers the operators of all profiles into one table."""
     input:
         operators=profile_files("operators.csv"),
+        recordings=RECORDINGS,
+        selection=SELECTION,
     output:
         operators_table="results/{study}/tables/operators.csv",
     log:
@@ -74,6 +79,7 @@ rule collect_devices:
     """Gathers the devices into one table."""
     input:
         devices=DEVICES,
+        recordings=RECORDINGS,
     output:
         devices_table="results/{study}/tables/devices.csv",
     log:
@@ -88,6 +94,7 @@ rule collect_ceilings:
     """Gathers what the devices can do at best into one table, beside their datasheets."""
     input:
         calibrations=CALIBRATIONS,
+        recordings=RECORDINGS,
         datasheets="resources/datasheets.csv",
     output:
         ceilings_table="results/{study}/tables/ceilings.csv",

@@ -35,6 +35,7 @@ rule collect_timers:
     """Gathers what the timers found into one table, and says where they agree."""
     input:
         timers=TIMERS,
+        recordings=RECORDINGS,
     output:
         timers_table="results/{study}/tables/timers.csv",
     log:

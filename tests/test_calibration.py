@@ -202,6 +202,7 @@ def test_ceilings_stand_beside_the_datasheet_of_exactly_that_device(tmp_path, en
     ended(ceilings=("ok", "", measured[0]))
     table = tmp_path / "ceilings.csv"
     collect_ceilings.main(
+        recordings=[],
         calibrations=[tmp_path / "calibration.json"],
         datasheets=ROOT / "resources/datasheets.csv",
         ceilings_table=table,

@@ -2,6 +2,7 @@
 
 Inputs:
     calibrations: each device's calibration.json.
+    recordings: recordings of other devices.
     datasheets: resources/datasheets.csv; dense rates without sparsity, by the exact name that a device gives itself.
 Output:
     ceilings_table: ceilings.csv; a row for each device and quantity (`matrix_product`, `copy`, `operator`,
@@ -16,6 +17,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts.lib.record_files import read_text, recorded
 from workflow_scripts.lib.tables import write_table
 
 COLUMNS = (
@@ -25,10 +27,13 @@ COLUMNS = (
 STATED = {"FLOP/s": "flop_per_s", "bytes/s": "bytes_per_s"}
 
 
-def main(*, calibrations: list[Path], datasheets: Path, ceilings_table: Path, spec: dict[str, Any]) -> None:
+def main(
+    *, calibrations: list[Path], recordings: list[Path], datasheets: Path, ceilings_table: Path, spec: dict[str, Any]
+) -> None:
     with datasheets.open(encoding="utf-8", newline="") as file:
         stated = list(csv.DictReader(file))
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in calibrations]
+    every = [*calibrations, *recorded(recordings, "calibration.json")]
+    found = [json.loads(read_text(path)) for path in every]
     rows = [ceiling_row(calibration, one, stated) for calibration in found for one in calibration["ceilings"]]
     write_table(ceilings_table, rows, COLUMNS)
 

@@ -3,6 +3,7 @@
 Inputs:
     cells: the cells' records.
     memory: the records of what was measured of their memory in processes of its own.
+    recordings: recordings of other devices, whose cells come after.
 Outputs:
     cells: cells.csv, a row a cell; times in seconds, memory in bytes, intervals at 95 %.
     processes: processes.csv, a row for each cell measured in several processes: n_processes, median_s, spread, cv.
@@ -16,6 +17,7 @@ from typing import Any
 from workflow_scripts.lib.cost_model import FEATURES, fit
 from workflow_scripts.lib.estimates import spread
 from workflow_scripts.lib.memory_table import fill_memory, memory_row
+from workflow_scripts.lib.record_files import recorded
 from workflow_scripts.lib.records import read_record, write_json
 from workflow_scripts.lib.specs import ModelShape, from_json
 from workflow_scripts.lib.tables import CELL_COLUMNS, cell_row, write_table
@@ -27,13 +29,14 @@ def main(
     *,
     cells: list[Path],
     memory: list[Path],
+    recordings: list[Path],
     cells_table: Path,
     processes: Path,
     cost_model: Path,
     spec: dict[str, Any],
 ) -> None:
-    rows = [cell_row(path) for path in sorted(cells)]
-    fill_memory(rows, [memory_row(path) for path in memory])
+    rows = [cell_row(path) for path in [*sorted(cells), *recorded(recordings, "cells/*.json")]]
+    fill_memory(rows, [memory_row(path) for path in [*memory, *recorded(recordings, "memory/*.json")]])
     models: dict[str, dict[str, Any]] = {}
     for (device, group), members in _groups(rows).items():
         shapes = [from_json(ModelShape, read_record(Path(row["record"]))["spec"]["model"]) for row in members]

@@ -2,21 +2,24 @@
 
 Inputs:
     devices: each device's device.json.
+    recordings: recordings of other devices.
 Output:
-    devices_table: devices.csv; memory in bytes.
+    devices_table: devices.csv; memory in bytes; `origin` is `local` or `recorded`.
 """
 
 import json
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts.lib.record_files import read_text, recorded
 from workflow_scripts.lib.tables import write_table
 
-COLUMNS = ("device type name threads memory_bytes driver torch python platform host").split()
+COLUMNS = ("device origin type name threads memory_bytes driver torch python platform host").split()
 
 
-def main(*, devices: list[Path], devices_table: Path, spec: dict[str, Any]) -> None:
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in devices]
+def main(*, devices: list[Path], recordings: list[Path], devices_table: Path, spec: dict[str, Any]) -> None:
+    found = [{"origin": "local", **json.loads(read_text(path))} for path in devices]
+    found += [{"origin": "recorded", **json.loads(read_text(path))} for path in recorded(recordings, "device.json")]
     write_table(devices_table, [{name: device.get(name) for name in COLUMNS} for device in found], COLUMNS)
 
 

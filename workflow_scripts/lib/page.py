@@ -82,9 +82,15 @@ def plain(text: object) -> str:
 
 
 def record_link(record: object, study: str) -> str | None:
-    """Links a record from the report beside it: a relative, quoted path, or None for what lies elsewhere."""
+    """Links a record from the report beside it: a relative, quoted path, or None for what lies elsewhere.
+
+    A record inside a recording is linked by the recording.
+    """
     if is_missing(record):
         return None
+    inside = re.fullmatch(rf"(recordings/{re.escape(study)}/[\w.-]+\.zip)/.+", str(record))
+    if inside:
+        return quote(f"../../{inside[1]}")
     path = str(record).removeprefix(f"results/{study}/")
     outside = path.startswith(("/", "\\", "results/")) or ".." in Path(path).parts or ":" in path.split("/")[0]
     return None if outside else quote(path)

@@ -9,6 +9,7 @@ from typing import Any
 
 from workflow_scripts.lib.isolation import Outcome
 from workflow_scripts.lib.provenance import commit
+from workflow_scripts.lib.record_files import read_text
 from workflow_scripts.lib.specs import canonical
 
 RECORD_VERSION = 1
@@ -75,12 +76,12 @@ def write_json(path: Path, value: Any) -> None:
 
 
 def read_record(path: Path) -> dict[str, Any]:
-    """Reads a record.
+    """Reads a record, of this machine or inside a recording.
 
     Raises:
         ValueError: the record is of another version than this code reads.
     """
-    record = json.loads(path.read_text(encoding="utf-8"))
+    record = json.loads(read_text(path))
     if record.get("record_version") != RECORD_VERSION:
         raise ValueError(
             f"{path} is a record of version {record.get('record_version')}, and this Assay reads {RECORD_VERSION}: "

@@ -112,6 +112,7 @@ TIMERS = [
 DEVICES = [
     Column(name="device", title="device"),
     Column(name="name", title="hardware"),
+    Column(name="origin", title="measured here, or recorded", axis=True),
     Column(name="type", title="kind"),
     Column(name="threads", title="threads", kind="count"),
     Column(name="memory_bytes", title="memory", kind="bytes"),

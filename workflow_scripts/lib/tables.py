@@ -11,6 +11,7 @@ from workflow_scripts.lib.corpus import bits_per_byte
 from workflow_scripts.lib.counts import count_parameters, estimate_memory, flops_per_token
 from workflow_scripts.lib.estimates import estimate
 from workflow_scripts.lib.machine_columns import energy_per_step_j, machine_columns
+from workflow_scripts.lib.record_files import read_text
 from workflow_scripts.lib.records import read_record
 from workflow_scripts.lib.specs import ModelShape, OptimizerSpec, StepSpec, from_json
 
@@ -197,7 +198,7 @@ CURVE_COLUMNS = (
 
 def curve(path: Path, metrics: pd.DataFrame) -> pd.DataFrame:
     """A run's history, thinned to at most `CURVE_ROWS` evenly spaced rows and every evaluation."""
-    run = json.loads(path.read_text(encoding="utf-8"))["spec"]
+    run = json.loads(read_text(path))["spec"]
     stride = -(-len(metrics) // CURVE_ROWS) or 1
     kept = metrics[(metrics.index % stride == 0) | metrics["val_loss"].notna()].copy()
     identity = {"device": run["device"]["id"], "run": run["id"]} | {k: run[k] for k in ("name", "treatment", "seed")}
