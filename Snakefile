@@ -6,6 +6,7 @@ Path grammar, where {study} is the config's name, {device} a local device, {name
     results/{study}/devices/{device}/{device,calibration}.json
     results/{study}/devices/{device}/cells/{cell}.json          one timed configuration
     results/{study}/devices/{device}/{memory,timers}/{cell}.json   what a cell's step takes; what other timers say of it
+    results/{study}/devices/{device}/probes/{probe}.json        what a question of its own found
     results/{study}/{cost_model,selection}.json
     results/{study}/devices/{device}/runs/{run}/{run.json,metrics.csv,model.safetensors,samples.txt}
     results/{study}/devices/{device}/profiles/{name}/{profile.json,operators.csv,trace.json.gz}
@@ -30,6 +31,7 @@ configfile: "config.yaml"
 include: "rules/study.smk"
 include: "rules/chosen.smk"
 include: "rules/corpus.smk"
+include: "rules/asked_probes.smk"
 include: "rules/devices.smk"
 include: "rules/grid.smk"
 include: "rules/memory.smk"
@@ -39,6 +41,7 @@ include: "rules/training.smk"
 include: "rules/profile.smk"
 include: "rules/tables.smk"
 include: "rules/audit.smk"
+include: "rules/probes.smk"
 include: "rules/figures.smk"
 include: "rules/report.smk"
 
@@ -56,8 +59,10 @@ rule all:
         TIMERS,
         SELECTION,
         trained,
+        PROBE_RECORDS,
         profiled,
         TABLES,
         FINDINGS,
         FIGURES,
         REPORT,
+        PROBE_TABLES,

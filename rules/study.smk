@@ -159,3 +159,4 @@ wildcard_constraints:
     cell="[^/]+",
     run="[^/]+",
     name="[^/]+",
+    probe="[^/]+",

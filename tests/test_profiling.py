@@ -53,7 +53,7 @@ def test_shares_sum_to_one_with_the_idle_rest_named(profiled):
     assert sum(times) == pytest.approx(result["traced_s"])
     assert sum(times) <= result["step_wall_s"]
     assert result["slowdown"] > 0
-    for category in ("matrix product", "attention", "normalisation", "softmax and loss", "embedding", "optimizer"):
+    for category in ("matrix product", "attention", "normalisation", "loss", "embedding", "optimizer"):
         assert result["categories"][category] > 0
     json.dumps(result, allow_nan=False)
 
@@ -168,8 +168,11 @@ def test_memory_is_booked_to_who_asked_and_phases_to_who_called():
         ("aten::native_layer_norm_backward", "normalisation"),
         ("triton_per_fused_native_layer_norm_0", "normalisation"),
         ("aten::_fused_rms_norm", "normalisation"),
-        ("aten::_log_softmax_backward_data", "softmax and loss"),
-        ("triton_red_fused__log_softmax_nll_loss_forward_3", "softmax and loss"),
+        ("aten::_log_softmax_backward_data", "loss"),
+        ("LogSoftmaxBackward0", "loss"),
+        ("triton_red_fused__log_softmax_nll_loss_forward_3", "loss"),
+        ("aten::_softmax_backward_data", "softmax"),
+        ("aten::_safe_softmax", "softmax"),
         ("aten::embedding_dense_backward", "embedding"),
         ("aten::gelu_backward", "elementwise"),
         ("triton_poi_fused_gelu_7", "elementwise"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from workflow_scripts.lib.config_schema import suggest, validate_config
 from workflow_scripts.lib.config_text import check_config_text, normalise
+from workflow_scripts.lib.probe_plan import check_probes
 from workflow_scripts.lib.study import ROLES
 
 
@@ -51,6 +52,7 @@ def check_config(config: dict[str, Any]) -> None:
         for name in product["models"]:
             if name not in names:
                 raise ValueError(f"grid.products[{position}].models: {name} is no model: {suggest(name, names)}")
+    check_probes(config)
     training, selection, corpus = config["training"], config["selection"], config["corpus"]
     for axis in ("models", "seeds"):
         _refuse_duplicates(f"training.{axis}", training[axis])

@@ -16,7 +16,9 @@ _PATTERNS = (
     ),
     ("matrix product", r"::(mm|addmm|_addmm_activation|bmm|baddbmm|matmul|linear|mv|addmv|dot|einsum|_scaled_mm)$"),
     ("matrix product", r"gemm|cutlass|cublas|\bxmma|mkldnn_linear|_linear_pointwise|triton_tem|nvjet|splitk"),
-    ("softmax and loss", r"softmax|nll_loss|cross_entropy|logsumexp|argmax"),
+    # The softmax of the loss comes as a logarithm; that of attention, where it is spelled out, does not.
+    ("loss", r"log_?softmax|nll_?loss|cross_?entropy|head_?loss|logsumexp|argmax"),
+    ("softmax", r"softmax"),
     ("normalisation", r"layer_?norm|rms_?norm|batch_?norm|group_?norm|var_mean|rsqrt"),
     ("embedding", r"embedding|index_put|indexselect|index_select|gather|scatter|::index(_add)?_?$|vectorized_gather"),
     ("copy", r"memcpy|copy|::(clone|contiguous|to|cat|stack|slice_backward|roll)$|catarray"),

@@ -1,0 +1,125 @@
+"""What a probe is asked to do: one frozen value a kind.
+
+A probe answers one question about a device by a measurement of its own, outside the grid. All of this is plain data.
+"""
+
+import dataclasses
+from typing import Any, Literal
+
+from workflow_scripts.lib.specs import (
+    DeviceSpec,
+    Mode,
+    ModelShape,
+    OptimizerSpec,
+    Precision,
+    StepSpec,
+    from_json,
+)
+
+AttentionBackend = Literal["math", "efficient", "flash", "cudnn", "flex"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AttentionProbe:
+    """Attention alone, forward and backward: every head size × context × precision × backend × compiled or not.
+
+    Each direction is timed `passes` times, or for `max_seconds`.
+    """
+
+    id: str
+    device: DeviceSpec
+    batch_size: int
+    n_head: int
+    head_sizes: tuple[int, ...]
+    sequence_lengths: tuple[int, ...]
+    precisions: tuple[Precision, ...]
+    backends: tuple[AttentionBackend, ...]
+    compiled: tuple[bool, ...]
+    passes: int
+    max_seconds: float
+    timeout_s: float
+    kind: Literal["attention"] = "attention"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AccumulationProbe:
+    """A constant added up `terms` times, in each format of terms and sum."""
+
+    id: str
+    device: DeviceSpec
+    constant: float
+    terms: int
+    timeout_s: float
+    kind: Literal["accumulation"] = "accumulation"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AutocastProbe:
+    """The first `n_steps` steps of one model in several precisions, each beside fp32; `name` is the model's."""
+
+    id: str
+    device: DeviceSpec
+    name: str
+    model: ModelShape
+    batch_size: int
+    precisions: tuple[Precision, ...]
+    optimizer: OptimizerSpec
+    n_steps: int
+    timeout_s: float
+    kind: Literal["autocast"] = "autocast"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ClocksProbe:
+    """The same step under three clocks, for one model at several context lengths (one shape each)."""
+
+    id: str
+    device: DeviceSpec
+    name: str
+    models: tuple[ModelShape, ...]
+    step: StepSpec
+    modes: tuple[Mode, ...]
+    optimizer: OptimizerSpec
+    n_steps: int
+    timeout_s: float
+    kind: Literal["clocks"] = "clocks"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OperatorsProbe:
+    """Where the time of one model's forward, forward and backward, and whole step goes, operator by operator."""
+
+    id: str
+    device: DeviceSpec
+    name: str
+    model: ModelShape
+    step: StepSpec
+    modes: tuple[Mode, ...]
+    optimizer: OptimizerSpec
+    warmup_steps: int
+    n_steps: int
+    timeout_s: float
+    kind: Literal["operators"] = "operators"
+
+
+Probe = AttentionProbe | AccumulationProbe | AutocastProbe | ClocksProbe | OperatorsProbe
+KINDS: dict[str, type] = {
+    "attention": AttentionProbe,
+    "accumulation": AccumulationProbe,
+    "autocast": AutocastProbe,
+    "clocks": ClocksProbe,
+    "operators": OperatorsProbe,
+}
+
+
+def probe_from_json(values: dict[str, Any]) -> Probe:
+    """Builds a probe from plain JSON values, by its kind."""
+    return from_json(KINDS[values["kind"]], values)
+
+
+def parts(probe: dict[str, Any]) -> list[dict[str, Any]]:
+    """Cuts a probe, as JSON, into what each gets a process of its own: what ends one leaves the others alone."""
+    if probe["kind"] == "attention":
+        pairs = [(backend, compiled) for backend in probe["backends"] for compiled in probe["compiled"]]
+        return [{**probe, "backends": [backend], "compiled": [compiled]} for backend, compiled in pairs]
+    return [probe]
