@@ -14,6 +14,7 @@ Path grammar, where {study} is the config's name, {device} a local device, {name
     results/{study}/findings.json
     results/{study}/figures/*.{svg,csv}
     results/{study}/report.html
+    recordings/{study}/{device}.zip                             what a device left, packed for other machines
     logs/                                                       mirrors results/
 """
 
@@ -40,6 +41,7 @@ include: "rules/selection.smk"
 include: "rules/training.smk"
 include: "rules/profile.smk"
 include: "rules/tables.smk"
+include: "rules/recording.smk"
 include: "rules/audit.smk"
 include: "rules/probes.smk"
 include: "rules/figures.smk"

@@ -52,6 +52,21 @@ def profiled(wildcards):
     )
 
 
+def left_by_device(wildcards):
+    """All that one device left but weights and traces, and what tells of its study."""
+    device = f"results/{STUDY.name}/devices/{wildcards.device}/"
+    records = [*DEVICES, *CALIBRATIONS, *CELLS, *MEMORY, *TIMERS, *PROBE_RECORDS]
+    records += [*trained(wildcards), *profiled(wildcards)]
+    return {
+        "records": [
+            path
+            for path in records
+            if path.startswith(device) and not path.endswith(".gz")
+        ],
+        "about": [STUDY_FILE, f"results/{STUDY.name}/corpus/corpus.json", *SELECTION],
+    }
+
+
 def run_spec(wildcards):
     """One run, complete, with the shape of its model."""
     name, _ = STUDY.runs[wildcards.run]

@@ -9,10 +9,12 @@ from pathlib import Path
 from workflow_scripts.lib.config_checks import check_lengths, read_config
 from workflow_scripts.lib.devices import detect_devices, environment, resolve_devices
 from workflow_scripts.lib.provenance import code_digest, spec
+from workflow_scripts.lib.recordings import read_recordings
 from workflow_scripts.lib.records import is_current
 from workflow_scripts.lib.sources import describe_source
 from workflow_scripts.lib.specs import to_json
 from workflow_scripts.lib.study import Study
+from workflow_scripts.lib.work import defined_work
 
 
 def load_study():
@@ -56,10 +58,24 @@ ORDER = {
     for device, cells in GRID.items()
 }
 
-# Recordings of further devices, read as tables.
-RECORDINGS = sorted(
-    path.as_posix() for path in Path(f"recordings/{STUDY.name}").glob("*.zip")
-)
+WORK = defined_work(STUDY, SOURCE.digest)
+
+
+def load_recordings():
+    """Checks the recordings of further devices, or ends with the one line that says what is wrong with one."""
+    if STUDY.config["recordings"] == "ignore":
+        return []
+    folder = Path("recordings") / STUDY.name
+    try:
+        return read_recordings(
+            folder, study=STUDY.name, work=WORK, local=list(STUDY.devices)
+        )
+    except ValueError as fault:
+        sys.exit(str(fault))
+
+
+RECORDED = load_recordings()
+RECORDINGS = [device.path.as_posix() for device in RECORDED]
 
 
 def measured_spec(script, device, **slice_of_config):

@@ -13,6 +13,7 @@ from workflow_scripts.lib.record_files import read_text
 from workflow_scripts.lib.specs import canonical
 
 RECORD_VERSION = 1
+READABLE_VERSIONS = (1,)
 
 
 def write_record(
@@ -82,7 +83,7 @@ def read_record(path: Path) -> dict[str, Any]:
         ValueError: the record is of another version than this code reads.
     """
     record = json.loads(read_text(path))
-    if record.get("record_version") != RECORD_VERSION:
+    if record.get("record_version") not in READABLE_VERSIONS:
         raise ValueError(
             f"{path} is a record of version {record.get('record_version')}, and this Assay reads {RECORD_VERSION}: "
             "delete it to measure again"

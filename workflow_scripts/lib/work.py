@@ -1,0 +1,38 @@
+"""What defines the work of a study, by key of its config: two devices are compared only where all of it is equal."""
+
+from typing import Any
+
+from workflow_scripts.lib.specs import to_json
+from workflow_scripts.lib.study import Study
+
+# Keys of training that say how often and how something is run or shown, and not what is computed.
+HOW = frozenset({"models", "seeds", "execution", "checkpoint_every_s", "sample", "timeout_s"})
+
+
+def defined_work(study: Study, source_digest: str) -> dict[str, Any]:
+    """Gives the values that a recording must agree with, flat: `training.n_steps`, `models.narrow` …
+
+    A list whose entries have names is told entry by entry, so that one study may have more of them than the other.
+
+    Args:
+        study: the study as resolved.
+        source_digest: SHA-256 of the corpus's text, which may lie under another path elsewhere.
+    """
+    corpus = {key: value for key, value in study.config["corpus"].items() if key not in ("source", "path")}
+    training = {key: value for key, value in study.config["training"].items() if key not in HOW}
+    length = study.config["training"]["sequence_length"]
+    work = _flat("corpus", {**corpus, "text": source_digest, "entries": study.vocab_size})
+    work |= {f"models.{model['name']}": to_json(study.shape(model["name"], length)) for model in study.config["models"]}
+    work |= _flat("training", training)
+    if study.needs_selection and study.config["selection"]["adopt"]:
+        wanted = study.config["selection"]
+        work |= _flat("selection", {key: wanted[key] for key in wanted if key not in ("budgets", "adopt")})
+    return work
+
+
+def _flat(place: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, dict):
+        return {key: one for name, part in value.items() for key, one in _flat(f"{place}.{name}", part).items()}
+    if isinstance(value, list) and value and all(isinstance(entry, dict) and "name" in entry for entry in value):
+        return {key: one for entry in value for key, one in _flat(f"{place}.{entry['name']}", entry).items()}
+    return {place: value}

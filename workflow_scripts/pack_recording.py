@@ -1,0 +1,27 @@
+"""Packs what one device left into a recording, for other machines.
+
+Inputs:
+    records: everything that the device left in results/{study}/, without weights and traces.
+    about: study.yaml, corpus.json, and selection.json where the study has one.
+Output:
+    recording: recordings/{study}/{device}.zip; the same bytes for the same files.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from workflow_scripts.lib.job import announce
+from workflow_scripts.lib.recordings import pack_recording
+
+
+def main(*, records: list[Path], about: list[Path], recording: Path, spec: dict[str, Any]) -> None:
+    root = Path("results") / spec["study"]
+    members = {path.relative_to(root).as_posix(): path.read_bytes() for path in [*about, *records]}
+    pack_recording(recording, study=spec["study"], device=recording.stem, work=spec["work"], members=members)
+    announce(f"{recording}: {len(members)} files of {recording.stem} in {recording.stat().st_size:,} bytes")
+
+
+if "snakemake" in globals():
+    from workflow_scripts.lib.job import run_job
+
+    run_job(main, snakemake)  # noqa: F821
