@@ -31,8 +31,8 @@ configfile: "config.yaml"
 
 include: "rules/study.smk"
 include: "rules/chosen.smk"
-include: "rules/corpus.smk"
 include: "rules/asked_probes.smk"
+include: "rules/corpus.smk"
 include: "rules/devices.smk"
 include: "rules/grid.smk"
 include: "rules/memory.smk"
@@ -41,9 +41,9 @@ include: "rules/selection.smk"
 include: "rules/training.smk"
 include: "rules/profile.smk"
 include: "rules/tables.smk"
+include: "rules/probes.smk"
 include: "rules/recording.smk"
 include: "rules/audit.smk"
-include: "rules/probes.smk"
 include: "rules/figures.smk"
 include: "rules/report.smk"
 
@@ -59,12 +59,13 @@ rule all:
         CELLS,
         MEMORY,
         TIMERS,
-        SELECTION,
-        trained,
         PROBE_RECORDS,
+        SELECTION,
+        CANDIDATES,
+        trained,
         profiled,
         TABLES,
+        PROBE_TABLES,
         FINDINGS,
         FIGURES,
         REPORT,
-        PROBE_TABLES,

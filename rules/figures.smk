@@ -15,6 +15,7 @@ FIGURE_NAMES = [
     "memory",
     "first_steps",
     "selection",
+    "candidates",
     "loss_over_tokens",
     "loss_over_time",
     "gradient_norm",

@@ -28,7 +28,11 @@ rule render_report:
         study="results/{study}/study.yaml",
         samples=run_files("samples.txt"),
         figures=expand("results/{{study}}/figures/{figure}.svg", figure=FIGURE_NAMES),
-        templates=["report/report.html.j2", "report/parts.html.j2"],
+        templates=[
+            "report/report.html.j2",
+            "report/parts.html.j2",
+            "report/selection.html.j2",
+        ],
         style="report/style.css",
     output:
         report="results/{study}/report.html",

@@ -1,19 +1,25 @@
-"""The selection: two models of equal head count, matched on one quantity, that keep to the budgets on every device.
+"""The selection: models for the roles of the study, by prediction, that keep to the budgets on every device.
 
-Input: cells.csv and the cost model fitted on it, corpus.json.
-Output: results/{study}/selection.json with the reasons; the one checkpoint of the workflow.
-Steps: select_models.
+Input: cost model fitted on the cells, devices.csv.
+Output: results/{study}/selection.json with the reasons, the one checkpoint of the workflow; tables/candidates.csv, the
+field that it chose from; figures/candidates.{svg,csv}.
+Steps: select_models, draw_candidates.
 """
 
 SELECTION = [f"results/{STUDY.name}/selection.json"] if STUDY.needs_selection else []
+CANDIDATES = (
+    [f"results/{STUDY.name}/tables/candidates.csv"] if STUDY.needs_selection else []
+)
 
 
 checkpoint select_models:
-    """Chooses the wide and the deep model."""
+    """Chooses the model of each role."""
     input:
         cost_model="results/{study}/cost_model.json",
+        devices="results/{study}/tables/devices.csv",
     output:
         selection="results/{study}/selection.json",
+        candidates="results/{study}/tables/candidates.csv",
     log:
         "logs/{study}/selection.log",
     params:
@@ -25,7 +31,23 @@ checkpoint select_models:
             n_steps=STUDY.config["training"]["n_steps"],
             sequence_length=STUDY.config["training"]["sequence_length"],
             vocab_size=STUDY.vocab_size,
-            devices={device.id: device.type for device in STUDY.devices.values()},
+            devices=list(STUDY.devices),
         ),
     script:
         "../workflow_scripts/select_models.py"
+
+
+rule draw_candidates:
+    """Draws the field of candidates, the budgets, and where the chosen ones lie."""
+    input:
+        candidates=CANDIDATES,
+        selection=SELECTION,
+    output:
+        figure="results/{study}/figures/candidates.svg",
+        data="results/{study}/figures/candidates.csv",
+    log:
+        "logs/{study}/figures/candidates.log",
+    params:
+        spec=spec("draw_candidates"),
+    script:
+        "../workflow_scripts/draw_candidates.py"

@@ -207,12 +207,28 @@ def selection() -> dict:
     }  # fmt: skip
 
 
+def candidates() -> pd.DataFrame:
+    rows = []
+    for n_layer in range(1, 13):
+        for n_embd in range(32, 225, 16):
+            total, core = _parameters(n_layer, n_embd)
+            role = next((role for role in ("wide", "deep") if SHAPES[role] == (n_layer, 4, n_embd)), None)
+            rows.append({
+                "device": "cpu", "n_layer": n_layer, "n_embd": n_embd, "n_head": 4, "n_params": total,
+                "n_params_non_embedding": core, "flops_per_token": 6 * core, "size": core,
+                "near_size": abs(core / 1e6 - 1) < 0.1, "step_time_s": core * 1e-7, "train_s": core * 6e-5,
+                "peak_bytes": core * 3000, "over_memory": core * 3000 > 2**32, "over_time": core * 6e-5 > 300,
+                "role": role,
+            })  # fmt: skip
+    return pd.DataFrame(rows)
+
+
 def write_study(directory: Path, *, n_devices: int = 1, **replaced: object) -> dict[str, Path]:
     """Writes the whole example study below `directory` and returns the named inputs of figures and report."""
     tables = {
         "cells": cells(n_devices), "runs": runs(n_devices), "curves": curves(n_devices), "devices": devices(n_devices),
         "operators": operators(n_devices), "processes": processes(), "ceilings": ceilings(n_devices),
-        "memory": memory(), "timers": timers(),
+        "memory": memory(), "timers": timers(), "candidates": candidates(),
     }  # fmt: skip
     files: dict[str, object] = {
         "selection": selection(),

@@ -14,6 +14,7 @@ from workflow_scripts.lib import csv_tables, plotting, quantities
 INPUTS = {
     "comparison": ("runs", "processes"), "throughput": ("cells",), "effects": ("cells",), "step_time": ("cells",),
     "expected": ("cells",), "memory": ("cells",), "first_steps": ("cells",), "selection": ("selection",),
+    "candidates": ("candidates", "selection"),
     "loss_over_tokens": ("curves",), "loss_over_time": ("curves",), "gradient_norm": ("curves",),
     "step_series": ("curves",), "operators": ("operators",),
 }  # fmt: skip
@@ -22,7 +23,7 @@ INPUTS = {
 def draw(name: str, paths: dict[str, Path], folder: Path) -> tuple[str, pd.DataFrame]:
     """Runs one figure's script and returns its SVG and the table of what it drew."""
     script = importlib.import_module(f"workflow_scripts.draw_{name}")
-    inputs = {key: [paths[key]] if key == "selection" else paths[key] for key in INPUTS[name]}
+    inputs = {key: [paths[key]] if key in ("selection", "candidates") else paths[key] for key in INPUTS[name]}
     figure, data = folder / f"{name}.svg", folder / f"{name}.csv"
     script.main(**inputs, figure=figure, data=data, spec={})
     return figure.read_text(encoding="utf-8"), csv_tables.read(data)
@@ -51,7 +52,7 @@ def test_a_figure_stands_alone_says_what_it_shows_and_takes_the_pages_colours(na
     assert "<script" not in svg
 
 
-@pytest.mark.parametrize("name", sorted(set(INPUTS) - {"selection"}))
+@pytest.mark.parametrize("name", sorted(set(INPUTS) - {"selection", "candidates"}))
 def test_a_figure_without_data_says_why(name, tmp_path):
     svg, drawn = draw(name, example_tables.write_study(tmp_path, **all_failed()), tmp_path)
     assert "Nothing to draw: " in "".join(ET.fromstring(svg).itertext())

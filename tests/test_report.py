@@ -52,7 +52,7 @@ def render(folder, paths, figures=INPUTS, samples=None):
         **{name: paths[name] for name in TABLES}, selection=[paths["selection"]],
         samples=example_tables.write_samples(folder) if samples is None else samples,
         figures=[folder / "figures" / f"{name}.svg" for name in figures],
-        templates=[REPORT / "report.html.j2", REPORT / "parts.html.j2"], style=REPORT / "style.css",
+        templates=[REPORT / "report.html.j2"], style=REPORT / "style.css",
         report=folder / "report.html", spec={"study": "example"},
     )  # fmt: skip
     return (folder / "report.html").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ Output: report.html, whose links to records, tables and data of figures are rela
 import json
 from pathlib import Path
 
-from workflow_scripts.lib import claims, csv_tables, page, report_tables, sections
+from workflow_scripts.lib import claims, csv_tables, page, report_tables, sections, selection_section
 
 
 def main(
@@ -48,7 +48,7 @@ def main(
         processes=page.table(tables["processes"], report_tables.PROCESSES, name),
         memory=page.table(csv_tables.read(memory), report_tables.STEP_MEMORY, name),
         timers=page.table(csv_tables.read(timers), report_tables.TIMERS, name),
-        selection=sections.selection(chosen, name),
+        selection=selection_section.section(chosen, name),
         runs=sections.by_device(tables["runs"], report_tables.RUNS, hardware, name, "run", found),
         samples=sections.samples(samples, tables["runs"]),
         profile=sections.profile(tables["operators"], name),

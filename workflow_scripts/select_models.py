@@ -1,40 +1,46 @@
-"""Chooses the wide and the deep model.
+"""Chooses the model of each role.
 
 Input:
     cost_model: costs fitted on the grid, by device and by precision and execution.
-Output:
-    selection: selection.json: the two shapes, their parameters, FLOPs and predicted costs, all ratios, the reasons,
-        the runners-up.
+    devices: devices.csv, with the type of each.
+Outputs:
+    selection: selection.json: shapes of the roles, their parameters, FLOPs and predicted costs, all ratios, the
+        reasons, the runners-up.
+    candidates: candidates.csv, a row for each shape considered and device: its size in the matched quantity, predicted
+        step_time_s, train_s and peak_bytes, the budgets that it overruns, and the role that it was chosen for.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.lib.cost_model import CostModel
-from workflow_scripts.lib.counts import estimate_memory
+from workflow_scripts.lib import csv_tables
+from workflow_scripts.lib.candidates import CANDIDATE_COLUMNS, Cost, candidate_rows
+from workflow_scripts.lib.forecast import read_forecaster
 from workflow_scripts.lib.records import write_json
-from workflow_scripts.lib.selection import Cost, choose
+from workflow_scripts.lib.selection import choose
 from workflow_scripts.lib.specs import ModelShape, OptimizerSpec, StepSpec, from_json
+from workflow_scripts.lib.tables import write_table
 
 
-def main(*, cost_model: Path, selection: Path, spec: dict[str, Any]) -> None:
+def main(*, cost_model: Path, devices: Path, selection: Path, candidates: Path, spec: dict[str, Any]) -> None:
     step, optimizer = from_json(StepSpec, spec["step"]), from_json(OptimizerSpec, spec["optimizer"])
-    fitted = json.loads(cost_model.read_text(encoding="utf-8"))["devices"]
+    known = csv_tables.read(devices)
+    forecaster = read_forecaster(cost_model, dict(zip(known.device, known.type, strict=True)))
+    # A recorded device without a cost model says nothing of what a model would take there.
+    asked = [device for device in forecaster.types if device in spec["devices"] or forecaster.knows(device, step)]
 
     def predict(shape: ModelShape) -> dict[str, Cost]:
         costs = {}
-        for device, kind in spec["devices"].items():
-            values = fitted.get(device, {}).get(f"{step.precision}-{step.execution}")
-            step_time_s = from_json(CostModel, values).step_time_s(shape, step.batch_size) if values else None
-            costs[device] = Cost(
-                step_time_s=step_time_s,
-                train_s=step_time_s and step_time_s * spec["n_steps"],
-                peak_bytes=estimate_memory(shape, step, optimizer, kind).peak_bytes,
-            )
+        for device in asked:
+            expected = forecaster.forecast(device, shape, step, optimizer)
+            time_s = expected.step_time_s
+            train_s = None if time_s is None else time_s * spec["n_steps"]
+            costs[device] = Cost(step_time_s=time_s, train_s=train_s, peak_bytes=expected.peak_bytes)
         return costs
 
-    write_json(selection, choose(spec["selection"], spec["vocab_size"], spec["sequence_length"], predict))
+    chosen = choose(spec["selection"], spec["vocab_size"], spec["sequence_length"], predict)
+    write_json(selection, chosen.selection)
+    write_table(candidates, candidate_rows(chosen.field, spec["selection"], chosen.roles), CANDIDATE_COLUMNS)
 
 
 if "snakemake" in globals():

@@ -21,7 +21,7 @@ STATUS_WORDS = {
 QUANTITY_WORDS = {
     "total": "parameters", "non_embedding": "parameters without embeddings", "flops_per_token": "FLOPs per token",
     "activations_bytes": "bytes of activations", "activation_elements_per_token": "activations per token",
-    "step_time_s": "predicted step time", "n_layer": "layers", "n_embd": "width",
+    "step_time": "predicted step time", "n_layer": "layers", "n_embd": "width",
 }  # fmt: skip
 
 

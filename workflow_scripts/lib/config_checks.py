@@ -59,6 +59,8 @@ def check_config(config: dict[str, Any]) -> None:
     for name in training["models"]:
         if name in ROLES and selection is None:
             raise ValueError(f"training.models: {name} is a role, and selection is null: give a selection")
+        if name in ROLES and name not in selection["roles"]:
+            raise ValueError(f"training.models: {name} is a role that selection.roles does not fill: add it there")
         if name not in (*names, *ROLES):
             raise ValueError(f"training.models: {name} is neither role nor model: {suggest(name, [*names, *ROLES])}")
     if training["batch_size"] % training["accumulation"]:
@@ -85,6 +87,13 @@ def check_config(config: dict[str, Any]) -> None:
             "give a size for bpe, null for character"
         )
     if selection:
+        roles = selection["roles"]
+        _refuse_duplicates("selection.roles", roles)
+        if ("wide" in roles) != ("deep" in roles) or ("balanced" in roles and "wide" not in roles):
+            raise ValueError(
+                f"selection.roles is {roles}: wide and deep are chosen as a pair, and balanced lies between them: "
+                "give wide and deep together"
+            )
         for axis in ("n_embd", "n_layer"):
             if selection[axis]["min"] > selection[axis]["max"]:
                 raise ValueError(f"selection.{axis}.min is {selection[axis]['min']}, more than max: swap them")

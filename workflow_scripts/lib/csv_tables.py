@@ -34,5 +34,5 @@ TEXT = (
     "device", "origin", "type", "name", "driver", "torch", "python", "platform", "host", "cell", "model", "architecture",
     "precision", "execution", "mode", "status", "reason", "memory_method", "stop", "record", "run", "treatment",
     "operator", "category", "phase", "code", "commit", "started_at", "ended_at", "quantity", "unit",
-    "source",
+    "source", "role",
 )  # fmt: skip

@@ -159,9 +159,3 @@ PREDICTED = [
     Column(name="train_s", title="training predicted", kind="s", measured=True),
     Column(name="peak_bytes", title="peak allocated predicted", kind="bytes", measured=True),
 ]
-RUNNERS_UP = [
-    Column(name="wide", title="wide, layers × width"),
-    Column(name="deep", title="deep, layers × width"),
-    Column(name="wide_size", title="size of the wide one", kind="count"),
-    Column(name="mismatch", title="deep over wide, less one", kind="percent"),
-]

@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from workflow_scripts.lib import claims as claim_texts
 from workflow_scripts.lib import report_tables
-from workflow_scripts.lib.claims import QUANTITY_WORDS, Claim
+from workflow_scripts.lib.claims import Claim
 from workflow_scripts.lib.comparisons import THRESHOLDS
 from workflow_scripts.lib.page import Table, plain, record_link, table
 from workflow_scripts.lib.quantities import (
@@ -23,7 +23,6 @@ from workflow_scripts.lib.quantities import (
     plural,
     quantity,
     span,
-    times,
     unit_for,
 )
 
@@ -129,44 +128,6 @@ def profile(operators: pd.DataFrame, study: str) -> list[tuple[str, Table, int]]
         shown = table(group.head(SHOWN_OPERATORS), report_tables.OPERATORS, study)
         printed.append((f"{name} on {device}", shown, max(0, len(group) - SHOWN_OPERATORS)))
     return printed
-
-
-def selection(chosen: dict, study: str) -> dict | None:
-    """The choice of the two models: shapes, predicted costs, ratios, reasons, runners-up; None if there was none."""
-    if not chosen:
-        return None
-    roles = [
-        {"role": role, **values["shape"], **values["params"], "flops_per_token": values["flops_per_token"]}
-        for role, values in chosen["roles"].items()
-    ]
-    predicted = [
-        {"role": role, "device": device, **cost}
-        for role, values in chosen["roles"].items()
-        for device, cost in values.get("predicted", {}).items()
-    ]
-    runners_up = pd.DataFrame(chosen.get("runners_up", []))
-    budgets = chosen.get("budgets", {})
-    return {
-        "quantity": QUANTITY_WORDS.get(chosen["quantity"], chosen["quantity"]),
-        "tolerance": percent(chosen["tolerance"]),
-        "candidates": count(chosen.get("n_candidates")),
-        "within": count(chosen.get("n_within_budgets")),
-        "budgets": [f"{value:g} {name.split('_', 1)[1].replace('gib', 'GiB')} of {WORK.get(name, name)}"
-                    for name, value in budgets.items() if isinstance(value, int | float)],
-        "roles": table(pd.DataFrame(roles), report_tables.ROLES, study),
-        "predicted": table(pd.DataFrame(predicted), report_tables.PREDICTED, study) if predicted else None,
-        "ratios": [(QUANTITY_WORDS.get(name, name), times(value)) for name, value in chosen["ratios"].items()],
-        "reasons": [plain(reason) for reason in chosen.get("reasons", [])],
-        "runners_up": table(runners_up, report_tables.RUNNERS_UP, study) if len(runners_up) else None,
-    }  # fmt: skip
-
-
-WORK = {
-    "memory_gib": "peak allocated memory",
-    "train_minutes": "training time",
-    "memory_bytes": "memory",
-    "train_s": "time",
-}
 
 
 def samples(paths: Iterable[Path], runs: pd.DataFrame) -> list[dict]:

@@ -25,7 +25,8 @@ from workflow_scripts.lib.specs import (
     from_json,
 )
 
-ROLES = ("wide", "deep")
+ROLES = ("wide", "deep", "balanced", "largest")
+MATCHED_ROLES = ("wide", "deep", "balanced")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

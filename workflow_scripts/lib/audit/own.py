@@ -73,8 +73,11 @@ def _measured(table: pd.DataFrame, devices: pd.DataFrame, records: dict[str, dic
         for column, name in (("threads", "threads"), ("memory_bytes", "device_memory_bytes")):
             on_device = limits[column].where(limits["type"].eq("cpu") == (column == "threads"))
             table[name] = table["device"].map(on_device)
-    # A run's step times leave out its first step.
-    table["warmup_steps"] = table["n_cold"] if "n_cold" in table.columns else 1
+        # A GPU is fed by two threads: one calls the forward, one the backward.
+        used = limits["threads"].where(limits["type"].eq("cpu"), 2)
+        table["spare_cores"] = table["device"].map((limits["logical_cores"] - used).clip(lower=0))
+    # The first step is never among the samples of a run, and of a cell only if it was as fast as the rest.
+    table["warmup_steps"] = table["n_cold"].clip(lower=1) if "n_cold" in table.columns else 1
     observed = [_observed(records.get(str(path), {}), row) for path, row in
                 zip(table.get("record", pd.Series("", index=table.index)), each(table), strict=True)]  # fmt: skip
     seen = pd.DataFrame(observed, index=table.index)
@@ -177,6 +180,8 @@ def _roles(selection: dict[str, Any], cells: pd.DataFrame) -> pd.DataFrame:
     """One row a role, with the quantity that the models are matched on and whether the grid reaches them."""
     rows = []
     for role, chosen in (selection.get("roles") or {}).items():
+        if role == "largest":  # matched with none
+            continue
         shape, counts = chosen["shape"], chosen["params"]
         inside = all(
             cells[column].min() <= shape[column] <= cells[column].max()
