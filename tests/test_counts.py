@@ -1,20 +1,14 @@
-"""Parameters, FLOPs and memory in closed form: against published counts and against torch itself."""
+"""Parameters and FLOPs in closed form: against published counts and against torch itself."""
 
-import dataclasses
-
-import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 
-from tests.tiny_run import ADAMW, CPU
-from workflow_scripts.lib.counts import count_parameters, default_inner, estimate_memory, flops_per_token
+from workflow_scripts.lib.counts import count_parameters, default_inner, flops_per_token
 from workflow_scripts.lib.model import Decoder, build_decoder
-from workflow_scripts.lib.specs import ModelShape, StepSpec
-from workflow_scripts.lib.step import TrainStep
+from workflow_scripts.lib.specs import ModelShape
 
 
 def shape(architecture="gpt2", n_layer=2, n_head=2, n_embd=32, n_inner=None, vocab_size=65, sequence_length=64, **more):
@@ -128,64 +122,3 @@ def test_flops_are_those_that_torch_counts(of):
     flops = flops_per_token(of, of.sequence_length)
     assert forward.get_total_flops() == flops.forward * x.numel()
     assert backward.get_total_flops() == (flops.training - flops.forward) * x.numel()
-
-
-def allocated_peak(of: ModelShape, step: StepSpec, optimizer) -> int:
-    """The most that torch's allocator has handed out while the real step was built and run twice, in bytes."""
-    tokens = np.zeros(of.sequence_length + 1, dtype=np.uint8)
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
-        built = TrainStep.build(of, step, optimizer, CPU, tokens, 2, 1)
-        built.run()
-        built.run()
-    events = [event for event in profiled.profiler.kineto_results.events() if event.name() == "[memory]"]
-    return int(np.cumsum([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]).max())
-
-
-SGD, MOMENTUM = (dataclasses.replace(ADAMW, name="sgd", momentum=momentum) for momentum in (0.0, 0.9))
-MUON, ADAFACTOR = dataclasses.replace(ADAMW, name="muon", momentum=0.95), dataclasses.replace(ADAMW, name="adafactor")
-WIDE, LONG, WORDY = {"n_embd": 128}, {"n_embd": 64, "sequence_length": 256}, {"n_embd": 64, "vocab_size": 4000}
-
-
-@pytest.mark.parametrize(
-    ("of", "optimizer", "step"),
-    [
-        (shape("gpt2", **LONG), ADAMW, {}),
-        (shape("gpt2", **WORDY), ADAMW, {}),
-        (shape("gpt2", **LONG, dropout=0.1), ADAMW, {}),
-        (shape("gpt2", n_layer=6, **LONG), SGD, {"checkpointing": True}),
-        (shape("gpt2", n_layer=4, **WIDE), ADAMW, {"accumulation": 4}),
-        (shape("gpt2", **LONG), ADAMW, {"precision": "bf16"}),
-        (shape("gpt2", n_layer=4, n_embd=256), MOMENTUM, {"batch_size": 1}),
-        (shape("llama", **LONG), ADAMW, {}),
-        (shape("llama", **WORDY), SGD, {"accumulation": 2}),
-        (shape("llama", **LONG), ADAMW, {"attention": "math"}),
-        (shape("llama", **LONG, dropout=0.1), MOMENTUM, {"precision": "bf16"}),
-        (shape("llama", n_layer=6, **LONG), ADAMW, {"precision": "bf16", "checkpointing": True}),
-        (shape("llama", n_embd=64, sequence_length=8), MUON, {"batch_size": 1}),
-        (shape("gpt2", **WORDY), ADAFACTOR, {"batch_size": 1}),
-    ],
-)
-def test_memory_is_that_of_the_real_step(of, optimizer, step):
-    step = StepSpec(**{"batch_size": 4, "precision": "fp32", "execution": "eager"} | step)
-    estimate = estimate_memory(of, step, optimizer, "cpu")
-    assert estimate.peak_bytes == max(estimate.phases.values())
-    assert estimate.peak_bytes == pytest.approx(allocated_peak(of, step, optimizer), rel=0.02)
-
-
-def test_more_of_anything_takes_no_less_memory():
-    base = {"n_layer": 3, "n_head": 4, "n_embd": 64, "n_inner": 256, "vocab_size": 500, "sequence_length": 64}
-    step = StepSpec(batch_size=4, precision="bf16", execution="eager")
-    for architecture in ("gpt2", "llama"):
-        for device in ("cpu", "cuda", "mps"):
-            small = estimate_memory(shape(architecture, **base), step, ADAMW, device).peak_bytes
-            for key in base:
-                larger = shape(architecture, **base | {key: 2 * base[key]})
-                assert estimate_memory(larger, step, ADAMW, device).peak_bytes >= small
-            twice = dataclasses.replace(step, batch_size=8)
-            assert estimate_memory(shape(architecture, **base), twice, ADAMW, device).peak_bytes > small
-
-
-def test_what_else_lives_on_the_device_is_added():
-    of, step = shape(), StepSpec(batch_size=4, precision="fp32", execution="eager")
-    alone, beside = (estimate_memory(of, step, ADAMW, "cuda", resident_bytes=size) for size in (0, 10**6))
-    assert beside.peak_bytes == alone.peak_bytes + 10**6

@@ -11,8 +11,8 @@ import torch
 from tests.tiny_run import ADAMW, CPU, SHAPE, STEP, write_corpus
 from workflow_scripts import measure_memory
 from workflow_scripts.lib import memory_probe
-from workflow_scripts.lib.counts import estimate_memory
 from workflow_scripts.lib.isolation import run_isolated
+from workflow_scripts.lib.memory_model import estimate_memory
 from workflow_scripts.lib.memory_phases import PHASES, PeakCounter, PeakSampler, announce_phases, peaks_of
 from workflow_scripts.lib.memory_probe import probe_allocated, probe_footprint, since_the_last
 from workflow_scripts.lib.memory_table import fill_memory, memory_row

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.lib.counts import estimate_memory
+from workflow_scripts.lib.memory_model import estimate_memory
 from workflow_scripts.lib.records import read_record
 from workflow_scripts.lib.specs import MemorySpec, from_json
 

@@ -8,9 +8,10 @@ from typing import Any
 import pandas as pd
 
 from workflow_scripts.lib.corpus import bits_per_byte
-from workflow_scripts.lib.counts import count_parameters, estimate_memory, flops_per_token
+from workflow_scripts.lib.counts import count_parameters, flops_per_token
 from workflow_scripts.lib.estimates import estimate
 from workflow_scripts.lib.machine_columns import energy_per_step_j, machine_columns
+from workflow_scripts.lib.memory_model import estimate_memory
 from workflow_scripts.lib.record_files import read_text
 from workflow_scripts.lib.records import read_record
 from workflow_scripts.lib.specs import ModelShape, OptimizerSpec, StepSpec, from_json

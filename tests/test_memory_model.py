@@ -1,0 +1,96 @@
+"""The memory of a step in closed form, against the allocations of the real one, phase by phase."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from tests.test_counts import shape
+from tests.tiny_run import ADAMW, CPU
+from workflow_scripts.lib import cell
+from workflow_scripts.lib.memory_model import N_RATES, estimate_memory
+from workflow_scripts.lib.memory_probe import trace_on_cpu
+from workflow_scripts.lib.specs import ModelShape, StepSpec
+from workflow_scripts.lib.step import TrainStep
+
+PLAIN = StepSpec(batch_size=4, precision="fp32", execution="eager")
+SGD, MOMENTUM = (dataclasses.replace(ADAMW, name="sgd", momentum=momentum) for momentum in (0.0, 0.9))
+MUON, ADAFACTOR = dataclasses.replace(ADAMW, name="muon", momentum=0.95), dataclasses.replace(ADAMW, name="adafactor")
+WIDE, LONG, WORDY = {"n_embd": 128}, {"n_embd": 64, "sequence_length": 256}, {"n_embd": 64, "vocab_size": 4000}
+
+
+def measured(of: ModelShape, step: StepSpec, optimizer) -> dict[str, int]:
+    """The largest sum of all that torch's allocator has handed out, in each phase of a steady step, in bytes."""
+    tokens = np.zeros(of.sequence_length + 1, dtype=np.uint8)
+    _, found = trace_on_cpu(lambda: TrainStep.build(of, step, optimizer, CPU, tokens, N_RATES, 1), torch.device("cpu"))
+    return found["phases"]
+
+
+@pytest.mark.parametrize(
+    ("of", "optimizer", "step"),
+    [
+        (shape("gpt2", **LONG), ADAMW, {}),
+        (shape("gpt2", **WORDY), ADAMW, {}),
+        (shape("gpt2", **LONG, dropout=0.1), ADAMW, {}),
+        (shape("gpt2", n_layer=6, **LONG), SGD, {"checkpointing": True}),
+        (shape("gpt2", n_layer=4, **WIDE), ADAMW, {"accumulation": 4}),
+        (shape("gpt2", **LONG), ADAMW, {"precision": "bf16"}),
+        (shape("gpt2", n_layer=4, n_embd=256), MOMENTUM, {"batch_size": 1}),
+        (shape("llama", **LONG), ADAMW, {}),
+        (shape("llama", **WORDY), SGD, {"accumulation": 2}),
+        (shape("llama", **LONG), ADAMW, {"attention": "math"}),
+        (shape("llama", **LONG, dropout=0.1), MOMENTUM, {"precision": "bf16"}),
+        (shape("llama", n_layer=6, **LONG), ADAMW, {"precision": "bf16", "checkpointing": True}),
+        (shape("llama", n_embd=64, sequence_length=8), MUON, {"batch_size": 1}),
+        (shape("llama", **WORDY), MUON, {"batch_size": 1}),
+        (shape("gpt2", **WORDY), ADAFACTOR, {"batch_size": 1}),
+    ],
+)
+def test_memory_is_that_of_the_real_step(of, optimizer, step):
+    step = dataclasses.replace(PLAIN, **step)
+    estimate, phases = estimate_memory(of, step, optimizer, "cpu"), measured(of, step, optimizer)
+    assert estimate.peak_bytes == pytest.approx(max(phases.values()), rel=0.01)
+    assert estimate.phases == pytest.approx(phases, rel=0.05)
+
+
+def test_the_parts_add_up():
+    for architecture in ("gpt2", "llama"):
+        for step in (PLAIN, dataclasses.replace(PLAIN, accumulation=2, precision="bf16")):
+            for device in ("cpu", "cuda", "mps"):
+                estimate = estimate_memory(shape(architecture), step, ADAMW, device)
+                assert estimate.peak_bytes == sum(estimate.at_peak.values()) == max(estimate.phases.values())
+                assert estimate.peak_bytes == max(estimate.moments.values())
+                assert list(estimate.phases) == ["forward", "backward", "optimizer"]
+
+
+def test_a_part_of_the_step_takes_no_more_than_the_whole():
+    whole = estimate_memory(shape(), PLAIN, ADAMW, "cpu").peak_bytes
+    peaks = [
+        estimate_memory(shape(), PLAIN, ADAMW, "cpu", mode=mode).peak_bytes for mode in ("forward", "forward_backward")
+    ]
+    assert peaks[0] < peaks[1] < whole == estimate_memory(shape(), PLAIN, ADAMW, "cpu", mode="optimizer").peak_bytes
+
+
+def test_a_step_keeps_as_many_learning_rates_as_a_cell_has_batches():
+    assert N_RATES == cell.N_BATCHES
+
+
+def test_more_of_anything_takes_no_less_memory():
+    base = {"n_layer": 3, "n_head": 4, "n_embd": 64, "n_inner": 256, "vocab_size": 500, "sequence_length": 64}
+    step = dataclasses.replace(PLAIN, precision="bf16")
+    for architecture in ("gpt2", "llama"):
+        for device in ("cpu", "cuda", "mps"):
+            small = estimate_memory(shape(architecture, **base), step, ADAMW, device).peak_bytes
+            for key in base:
+                larger = shape(architecture, **base | {key: 2 * base[key]})
+                assert estimate_memory(larger, step, ADAMW, device).peak_bytes >= small
+            twice = dataclasses.replace(step, batch_size=8)
+            assert estimate_memory(shape(architecture, **base), twice, ADAMW, device).peak_bytes > small
+
+
+def test_what_else_lives_on_the_device_is_added():
+    alone, beside = (estimate_memory(shape(), PLAIN, ADAMW, "cuda", resident_bytes=size) for size in (0, 10**6))
+    assert beside.peak_bytes == alone.peak_bytes + 10**6
+    hopper = estimate_memory(shape(), PLAIN, ADAMW, "cuda", compute_capability="9.0")
+    assert hopper.peak_bytes - alone.peak_bytes == hopper.at_peak["workspace"] - alone.at_peak["workspace"] > 10**7

@@ -1,0 +1,73 @@
+"""Bytes that one block of the decoder keeps for its backward pass, and holds at its largest moments. Without torch.
+
+Letters as in `counts`. Source: Korthikanti et al. 2022 (arXiv 2205.05198, equation 2).
+"""
+
+import dataclasses
+
+from workflow_scripts.lib.specs import DeviceType, ModelShape, StepSpec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BlockMemory:
+    """Bytes per token: what a block keeps for its backward pass, and what it holds when its passes are largest."""
+
+    kept: int
+    norm: int  # of it, by one normalisation
+    embedding: int  # kept before the first block
+    forward: int
+    norm_backward: int
+    mlp_backward: int
+    attention_backward: int
+
+
+def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> BlockMemory:
+    """Adds up what autograd keeps of each operator of a block.
+
+    Without dropout and in one width this is Korthikanti's equation 2 less what fused attention never stores:
+    16 d elements per token for GPT-2, or 64 d bytes in float32.
+    """
+    d, e = shape.n_embd, element_bytes(step)
+    llama, dropout = shape.architecture == "llama", shape.dropout > 0
+    residual, wide = 4 * d, e * d  # (B, T, C) of the residual stream, float32; of a matrix product
+    # torch fuses RMSNorm on CUDA only; elsewhere the normalised input is a tensor more, and backward takes several.
+    composite = llama and device_type != "cuda"
+    norm = wide + (4 if llama else 8) + (residual if composite else 0)  # output, and 1 / std or mean and 1 / std
+    # On the CPU dropout keeps its factors, elsewhere one byte for each.
+    mask_element = 0 if not dropout else e if device_type == "cpu" else 1
+    hidden = (4 if llama else 2) * e * shape.n_inner  # gate, up, silu, product; up, gelu
+    rotated = 2 * wide if llama else 0
+
+    # Assume: on MPS training takes the path of plain products, as on the CPU where there is dropout.
+    if step.attention == "math" or device_type == "mps" or (device_type == "cpu" and dropout):
+        scores = 4 * shape.n_head * shape.sequence_length  # always float32
+        sequences = step.batch_size // step.accumulation
+        bias = 4 * shape.sequence_length // sequences  # the mask, (T, T)
+        # v is a copy, but for one head or one sequence: turning it then copies nothing, and it keeps all of qkv alive.
+        whole = 2 * wide if e == 4 and 1 in (shape.n_head, sequences) else 0
+        attention = 3 * residual + whole + wide + scores * (3 if dropout else 1)
+        upcast = 3 * residual if e == 2 else 0
+        largest = scores * 7 // 2 if dropout and e == 2 else scores * 3 if dropout else scores * 2
+        attention_forward = residual + norm + 4 * wide + rotated + upcast + 3 * residual + bias + largest
+        attention_backward = attention + scores * (1 if dropout else 2) + 2 * residual
+    else:
+        attention = 4 * wide + rotated + 4 * shape.n_head  # q, k, v, output; logarithms of the softmax's sums
+        attention_forward = 0  # less than what the block keeps
+        attention_backward = attention + 4 * wide
+    mask = mask_element * d
+    kept = 2 * (residual + norm + mask) + attention + hidden
+    mlp_forward = 2 * residual + norm + hidden if step.checkpointing else kept
+    return BlockMemory(
+        kept=kept,
+        norm=norm,
+        embedding=mask * 4 // e if device_type == "cpu" else mask,
+        forward=max(attention_forward, mlp_forward),
+        norm_backward=5 * residual if composite else 2 * residual,
+        mlp_backward=kept + (2 if llama else 1) * e * shape.n_inner,
+        attention_backward=residual + norm + mask + attention_backward,
+    )
+
+
+def element_bytes(step: StepSpec) -> int:
+    """Gives the bytes of an element that a matrix product puts out: autocast halves them."""
+    return 2 if step.precision in ("bf16", "fp16") else 4

@@ -1,0 +1,220 @@
+"""What a training step takes of a device's memory, by kind and by moment, in closed form: before anything runs.
+
+Letters: B sequences of a batch, T sequence length, d `n_embd`, F `n_inner`, h heads, V vocabulary, L layers,
+n tokens of a micro-batch. Nothing here imports torch, so that a workflow can plan with it.
+
+What is predicted is what live tensors take (allocated), as `memory_probe.probe_allocated` measures it.
+"""
+
+import dataclasses
+
+from workflow_scripts.lib.block_memory import BlockMemory, block_memory, element_bytes
+from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
+from workflow_scripts.lib.optimizer_memory import (
+    held_bytes,
+    optimizer_scratch_bytes,
+    optimizer_state_bytes,
+    parameter_sizes,
+)
+from workflow_scripts.lib.specs import DeviceType, Mode, ModelShape, OptimizerSpec, StepSpec
+
+N_RATES = 1000  # learning rates that a timed step keeps: `cell.N_BATCHES`
+SCALARS = 6  # loss, gradient norm, skipped steps, cursor, share of a micro-batch, learning rate
+# cuBLAS takes its workspace from torch's allocator (aten/src/ATen/cuda/CUDABlas.cpp): 32 MiB from Hopper on.
+CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER = 8_519_680, 33_554_432
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MemoryEstimate:
+    """Bytes that tensors take on the device in a training step, as an allocator counts them, by kind and by moment.
+
+    `activations_bytes` is what the blocks keep for the backward pass of one micro-batch, `logits_bytes` what logits
+    and loss take at their largest. The kinds are not all there at once: `moments` holds the total at each moment that
+    can be the peak, `phases` the largest of `forward`, `backward` and `optimizer`, `at_peak` the kinds at the largest
+    moment of all, whose sum is `peak_bytes`.
+    """
+
+    parameters_bytes: int
+    gradients_bytes: int
+    optimizer_bytes: int
+    activations_bytes: int
+    logits_bytes: int
+    peak_bytes: int
+    phases: dict[str, int]
+    moments: dict[str, int]
+    at_peak: dict[str, int]
+
+
+def estimate_memory(
+    shape: ModelShape,
+    step: StepSpec,
+    optimizer: OptimizerSpec,
+    device_type: DeviceType,
+    *,
+    resident_bytes: int = 0,
+    mode: Mode = "step",
+    compute_capability: str | None = None,
+) -> MemoryEstimate:
+    """Predicts the peak of a steady step.
+
+    The peak is the maximum over moments. Where blocks run one after the other, what they keep goes away from the last
+    to the first while their gradients appear, so the first or the last of them is the largest.
+
+    Args:
+        shape: the model.
+        step: batch, precision, attention, checkpointing, accumulation.
+        optimizer: its name and momentum count.
+        device_type: where it runs; kernels differ in what they keep.
+        resident_bytes: what else the process holds on the device all the time, such as the tokens.
+        mode: the part of the step that runs; all but `step` and `optimizer` never make an optimizer's state.
+        compute_capability: of an NVIDIA GPU, `9.0`; it sizes the workspace of matrix products.
+    """
+    block, count = block_memory(shape, step, device_type), count_parameters(shape)
+    moments = _forward(shape, step, block)
+    if mode != "forward":
+        moments |= _backward(shape, step, block)
+    gradients = held_bytes(parameter_sizes(shape), device_type)
+    if mode in ("step", "optimizer"):
+        moments["optimizer"] = {
+            "gradients": gradients,
+            "workspace": optimizer_scratch_bytes(shape, optimizer, device_type),
+        }
+    state = optimizer_state_bytes(shape, optimizer, device_type) if "optimizer" in moments else 0
+    held = {
+        "parameters": held_bytes(parameter_sizes(shape), device_type),
+        "optimizer": state,
+        "data": resident_bytes + _data_bytes(shape, step, optimizer, device_type),
+        "workspace": product_workspace_bytes(device_type, compute_capability),
+    }
+    if step.accumulation > 1 and mode != "forward":  # gradients of earlier micro-batches are there from the start
+        held["gradients"] = gradients
+        moments["optimizer"] = {**moments.get("optimizer", {}), "gradients": 0}
+    kinds = {
+        name: {kind: held.get(kind, 0) + more.get(kind, 0) for kind in {**held, **more}}
+        for name, more in moments.items()
+    }
+    totals = {name: sum(at.values()) for name, at in kinds.items()}
+    phases: dict[str, int] = {}
+    for name, total in totals.items():
+        phase = "optimizer" if name == "optimizer" else name.rsplit("_", 1)[1]
+        phases[phase] = max(phases.get(phase, 0), total)
+    largest = max(totals, key=totals.__getitem__)
+    return MemoryEstimate(
+        parameters_bytes=4 * count.total,
+        gradients_bytes=4 * count.total if mode != "forward" else 0,
+        optimizer_bytes=state,
+        activations_bytes=moments["loss_forward"]["activations"],
+        logits_bytes=max(more.get("logits", 0) for more in moments.values()),
+        peak_bytes=totals[largest],
+        phases=phases,
+        moments=totals,
+        at_peak={kind: size for kind, size in kinds[largest].items() if size},
+    )
+
+
+def product_workspace_bytes(device_type: DeviceType, compute_capability: str | None) -> int:
+    """Gives the bytes that matrix products take as their workspace; of an unknown GPU the smaller."""
+    if device_type != "cuda":
+        return 0
+    hopper = compute_capability is not None and int(compute_capability.split(".")[0]) >= 9
+    return CUBLAS_WORKSPACE_HOPPER if hopper else CUBLAS_WORKSPACE
+
+
+def _data_bytes(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, device_type: DeviceType) -> int:
+    """Inputs and targets as int64, the positions of a window, the learning rates, and what a step counts."""
+    T = shape.sequence_length
+    rotary = 0 if shape.architecture == "gpt2" else 8 * T * shape.n_embd // shape.n_head
+    batch = 16 * step.batch_size * T
+    rates = [N_RATES] if optimizer.name in ("adamw", "sgd") else []  # the others take theirs from the host
+    return batch + rotary + 8 * (T + 1) + held_bytes([*rates, *[1] * SCALARS], device_type)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """What stays from the forward pass to the backward pass, in bytes."""
+
+    block: int  # by one block: activations, or with checkpointing its input only
+    cast_block: int  # copies of its matrices in half precision, each until its backward product
+    kept_cast: int  # of these, what stays
+    cast_head: int
+    embedding: int
+    residual: int
+    activations: int  # all of them together
+
+
+def _kept(shape: ModelShape, step: StepSpec, block: BlockMemory) -> _Kept:
+    n = _micro_tokens(shape, step)
+    half = element_bytes(step) == 2
+    cast = 2 * sum(rows * columns for rows, columns in block_matrices(shape)) if half else 0
+    residual = 4 * shape.n_embd * n
+    kept = residual if step.checkpointing else block.kept * n
+    embedding = block.embedding * n
+    return _Kept(
+        block=kept,
+        cast_block=cast,
+        kept_cast=0 if step.checkpointing else cast,
+        cast_head=2 * shape.vocab_size * shape.n_embd if half else 0,
+        embedding=embedding,
+        residual=residual,
+        activations=embedding + shape.n_layer * kept + residual + block.norm * n,
+    )
+
+
+def _forward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str, dict[str, int]]:
+    """The moments of a forward pass: the last block, and the loss (logits and log-probabilities, float32)."""
+    kept, n, L = _kept(shape, step, block), _micro_tokens(shape, step), shape.n_layer
+    return {
+        "block_forward": {
+            "activations": kept.embedding + (L - 1) * kept.block + block.forward * n,
+            "casts": L * kept.cast_block,
+        },
+        "loss_forward": {
+            "activations": kept.activations,
+            "casts": L * kept.kept_cast + kept.cast_head,
+            "logits": 8 * n * shape.vocab_size,
+        },
+    }
+
+
+def _backward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str, dict[str, int]]:
+    """The moments of a backward pass; gradients appear in it, but for those of earlier micro-batches."""
+    kept, n = _kept(shape, step, block), _micro_tokens(shape, step)
+    e, d, L, V = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size
+    tied, accumulates = shape.architecture == "gpt2", step.accumulation > 1
+    matrices = [rows * columns for rows, columns in block_matrices(shape)]
+    new_block = 0 if accumulates else 4 * (sum(matrices) + sum(block_vectors(shape)))
+    new_mlp = 0 if accumulates else 4 * (matrices[2] + matrices[3])
+    new_head = 4 * V * d if tied or not accumulates else 0  # that of a tied head waits for the embedding's
+    all_kept = {"activations": kept.activations, "casts": L * kept.kept_cast + kept.cast_head}
+
+    def within_block(activations: int, casts: int, gradients: int) -> dict[str, int]:
+        """Where a block takes this: in the first block, with all gradients of the others, or in the last."""
+        others = {"activations": (L - 1) * kept.block, "casts": (L - 1) * kept.kept_cast}
+        if new_block > kept.block + kept.kept_cast:
+            others = {"gradients": (L - 1) * new_block}
+        return {
+            "activations": kept.embedding + kept.residual + activations + others.get("activations", 0),
+            "casts": casts + others.get("casts", 0),
+            "gradients": new_head + gradients + others.get("gradients", 0),
+        }
+
+    return {
+        # Log-probabilities, their gradient, and the gradient of the logits.
+        "loss_backward": {**all_kept, "logits": 12 * n * V},
+        "head_backward": {**all_kept, "logits": e * n * V, "gradients": e * V * d, "workspace": e * n * d},
+        "norm_backward": {
+            "activations": kept.activations + (block.norm_backward - block.norm) * n,
+            "casts": L * kept.kept_cast,
+            "gradients": new_head,
+        },
+        "mlp_backward": within_block(block.mlp_backward * n, kept.cast_block, e * matrices[3]),
+        "attention_backward": within_block(block.attention_backward * n, 0, new_mlp),
+        "embedding_backward": {
+            "gradients": (0 if accumulates else 4 * (count_parameters(shape).total - V * d))
+            + (4 + 2 * e if tied else 4) * V * d,
+        },
+    }
+
+
+def _micro_tokens(shape: ModelShape, step: StepSpec) -> int:
+    return step.batch_size // step.accumulation * shape.sequence_length
