@@ -1,6 +1,6 @@
 """The selection: models for the roles of the study, by prediction, that keep to the budgets on every device.
 
-Input: cost model fitted on the cells, devices.csv.
+Input: cost model fitted on the cells, devices.csv; recordings whose models are adopted.
 Output: results/{study}/selection.json with the reasons, the one checkpoint of the workflow; tables/candidates.csv, the
 field that it chose from; figures/candidates.{svg,csv}.
 Steps: select_models, draw_candidates.
@@ -17,6 +17,7 @@ checkpoint select_models:
     input:
         cost_model="results/{study}/cost_model.json",
         devices="results/{study}/tables/devices.csv",
+        recordings=ADOPTED,
     output:
         selection="results/{study}/selection.json",
         candidates="results/{study}/tables/candidates.csv",

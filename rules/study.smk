@@ -9,7 +9,7 @@ from pathlib import Path
 from workflow_scripts.lib.config_checks import check_lengths, read_config
 from workflow_scripts.lib.devices import detect_devices, environment, resolve_devices
 from workflow_scripts.lib.provenance import code_digest, spec
-from workflow_scripts.lib.recordings import read_recordings
+from workflow_scripts.lib.recordings import adopted, read_recordings
 from workflow_scripts.lib.records import is_current
 from workflow_scripts.lib.sources import describe_source
 from workflow_scripts.lib.specs import to_json
@@ -62,19 +62,21 @@ WORK = defined_work(STUDY, SOURCE.digest)
 
 
 def load_recordings():
-    """Checks the recordings of further devices, or ends with the one line that says what is wrong with one."""
+    """The recordings of further devices, and those whose models are adopted, or one line on what is wrong."""
     if STUDY.config["recordings"] == "ignore":
-        return []
+        return [], []
     folder = Path("recordings") / STUDY.name
     try:
-        return read_recordings(
+        recorded = read_recordings(
             folder, study=STUDY.name, work=WORK, local=list(STUDY.devices)
         )
+        adopts = STUDY.needs_selection and STUDY.config["selection"]["adopt"]
+        return recorded, adopted(recorded) if adopts else []
     except ValueError as fault:
         sys.exit(str(fault))
 
 
-RECORDED = load_recordings()
+RECORDED, ADOPTED = load_recordings()
 RECORDINGS = [device.path.as_posix() for device in RECORDED]
 
 
@@ -173,6 +175,6 @@ wildcard_constraints:
     study=STUDY.name.replace(".", r"\."),
     device="|".join(STUDY.devices),
     cell="[^/]+",
+    probe="[^/]+",
     run="[^/]+",
     name="[^/]+",
-    probe="[^/]+",

@@ -3,6 +3,7 @@
 Input:
     cost_model: costs fitted on the grid, by device and by precision and execution.
     devices: devices.csv, with the type of each.
+    recordings: recordings of other devices whose models are adopted.
 Outputs:
     selection: selection.json: shapes of the roles, their parameters, FLOPs and predicted costs, all ratios, the
         reasons, the runners-up.
@@ -10,19 +11,24 @@ Outputs:
         step_time_s, train_s and peak_bytes, the budgets that it overruns, and the role that it was chosen for.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
 from workflow_scripts.lib import csv_tables
+from workflow_scripts.lib.adoption import adopt
 from workflow_scripts.lib.candidates import CANDIDATE_COLUMNS, Cost, candidate_rows
 from workflow_scripts.lib.forecast import read_forecaster
+from workflow_scripts.lib.record_files import read_text
 from workflow_scripts.lib.records import write_json
 from workflow_scripts.lib.selection import choose
 from workflow_scripts.lib.specs import ModelShape, OptimizerSpec, StepSpec, from_json
 from workflow_scripts.lib.tables import write_table
 
 
-def main(*, cost_model: Path, devices: Path, selection: Path, candidates: Path, spec: dict[str, Any]) -> None:
+def main(
+    *, cost_model: Path, devices: Path, recordings: list[Path], selection: Path, candidates: Path, spec: dict[str, Any]
+) -> None:
     step, optimizer = from_json(StepSpec, spec["step"]), from_json(OptimizerSpec, spec["optimizer"])
     known = csv_tables.read(devices)
     forecaster = read_forecaster(cost_model, dict(zip(known.device, known.type, strict=True)))
@@ -38,7 +44,9 @@ def main(*, cost_model: Path, devices: Path, selection: Path, candidates: Path, 
             costs[device] = Cost(step_time_s=time_s, train_s=train_s, peak_bytes=expected.peak_bytes)
         return costs
 
-    chosen = choose(spec["selection"], spec["vocab_size"], spec["sequence_length"], predict)
+    asked_for = (spec["selection"], spec["vocab_size"], spec["sequence_length"], predict)
+    recorded = {path.stem: json.loads(read_text(path / "selection.json")) for path in recordings}
+    chosen = adopt(recorded, *asked_for, spec["devices"]) if recorded else choose(*asked_for)
     write_json(selection, chosen.selection)
     write_table(candidates, candidate_rows(chosen.field, spec["selection"], chosen.roles), CANDIDATE_COLUMNS)
 

@@ -174,7 +174,7 @@ def check_agreement(device: RecordedDevice, work: dict[str, Any]) -> None:
             )
 
 
-def adopted(devices: Iterable[RecordedDevice]) -> list[Path]:
+def adopted(devices: Iterable[RecordedDevice]) -> list[str]:
     """The recordings whose selection a study adopts: all that have one, which must be the same.
 
     Raises:
@@ -189,7 +189,7 @@ def adopted(devices: Iterable[RecordedDevice]) -> list[Path]:
                     f"{first.path.as_posix()} and {device.path.as_posix()} were measured with different models as "
                     f"{role}: delete one, or set selection.adopt: false to select anew"
                 )
-    return [device.path for device, _ in with_selection]
+    return [device.path.as_posix() for device, _ in with_selection]
 
 
 def _show(value: Any) -> str:

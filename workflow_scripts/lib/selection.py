@@ -79,7 +79,7 @@ def choose(wanted: dict[str, Any], vocab_size: int, sequence_length: int, predic
     if "largest" in wanted["roles"]:
         roles["largest"] = _largest(candidates, wanted)
         reasons.append(_why_largest(candidates, roles["largest"]))
-    described = {role: _describe(candidate) for role, candidate in roles.items()}
+    described = {role: describe(candidate) for role, candidate in roles.items()}
     selection = {
         "quantity": wanted["quantity"],
         "quantity_device": timed,
@@ -196,7 +196,8 @@ def _why_largest(candidates: Sequence[Candidate], largest: Candidate) -> str:
     )
 
 
-def _describe(candidate: Candidate) -> dict[str, Any]:
+def describe(candidate: Candidate) -> dict[str, Any]:
+    """A role's entry in selection.json."""
     shape = candidate.shape
     return {
         "shape": dataclasses.asdict(shape),

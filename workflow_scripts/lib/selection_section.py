@@ -59,4 +59,9 @@ def _lead(chosen: dict[str, Any]) -> str:
         told.append("`largest` is the largest of usual proportions.")
     n_field = chosen.get("n_field")
     considered = f" {count(n_field)} shapes were considered." if n_field else ""
+    if chosen.get("adopted_from"):
+        where = listing([f"`{device}`" for device in chosen["adopted_from"]])
+        return (
+            f"Adopted from the recording of {where}, where they were chosen by prediction.{considered} {' '.join(told)}"
+        )
     return f"Chosen by prediction, inside the budgets of {limits} on every device.{considered} {' '.join(told)}"
