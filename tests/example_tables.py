@@ -30,7 +30,7 @@ def devices(n_devices: int = 1) -> pd.DataFrame:
     return pd.DataFrame(
         [
             dict(zip(("device", "type", "name", "threads", "memory_bytes", "driver"), (id, *names[id]), strict=True))
-            | {"torch": "2.13.0", "python": "3.12.1", "platform": "Linux-6", "host": "example"}
+            | {"origin": "local", "torch": "2.13.0", "python": "3.12.1", "platform": "Linux-6", "host": "example"}
             for id in device_ids(n_devices)
         ]
     )
