@@ -1,6 +1,6 @@
 """The audit: what in the numbers cannot be believed.
 
-Input: the study's tables and selection; for the published write-ups the tables in resources/published.
+Input: the study's tables and selection, recordings; for the published write-ups the tables in resources/published.
 Output: results/{study}/findings.json; results/published/audit.json and audit.html.
 Steps: audit_study; audit_published, which no study needs and which is asked for by name.
 """
@@ -19,12 +19,14 @@ rule audit_study:
         devices="results/{study}/tables/devices.csv",
         ceilings="results/{study}/tables/ceilings.csv",
         selection=SELECTION,
+        recordings=RECORDINGS,
+        corpus="results/{study}/corpus/corpus.json",
     output:
         findings="results/{study}/findings.json",
     log:
         "logs/{study}/audit.log",
     params:
-        spec=spec("audit_study"),
+        spec=spec("audit_study", here=MEASURED_BY),
     script:
         "../workflow_scripts/audit_study.py"
 

@@ -27,6 +27,7 @@ rule render_report:
         findings="results/{study}/findings.json",
         study="results/{study}/study.yaml",
         samples=run_files("samples.txt"),
+        recordings=RECORDINGS,
         figures=expand("results/{{study}}/figures/{figure}.svg", figure=FIGURE_NAMES),
         templates=[
             "report/report.html.j2",

@@ -79,6 +79,25 @@ def load_recordings():
 RECORDED, ADOPTED = load_recordings()
 RECORDINGS = [device.path.as_posix() for device in RECORDED]
 
+# What measures here, for the audit of what was measured elsewhere: by kind of record, the digest of its code.
+MEASURING = {
+    "device": "identify_device",
+    "calibration": "calibrate_device",
+    "cell": "benchmark_cell",
+    "memory": "measure_memory",
+    "timers": "cross_check_timers",
+    "run": "train_model",
+    "profile": "profile_model",
+}
+MEASURED_BY = {
+    "torch": sorted({found["torch"] or "" for found in ENVIRONMENTS.values()}),
+    "code": {
+        kind: code_digest(f"workflow_scripts/{script}.py")
+        for kind, script in MEASURING.items()
+        if RECORDED
+    },
+}
+
 
 def measured_spec(script, device, **slice_of_config):
     """The spec of a measuring rule: what is measured, in which environment, on which data."""

@@ -265,6 +265,18 @@ CASES: dict[str, Case] = {
         column("operator", "mm", n_calls=10, call_time_s=1.0, total_time_s=12.0),
         column("operator", "mm", n_calls=10, call_time_s=1.0, total_time_s=10.0),
     ),
+    "recorded_differently": Case(
+        column("recorded_by", "2.12.0", label="h100", part="torch", measured_by="2.13.0"),
+        column("recorded_by", "2.13.0", label="h100", part="torch", measured_by="2.13.0"), "h100", "note",
+    ),
+    "adopted_over_budget": Case(
+        column("over_budget", "5.00 GiB on cpu", label="deep", over_ratio=1.25),
+        column("over_budget", None, label="deep", over_ratio=None), "deep", "warning",
+    ),
+    "equal_hardware": Case(
+        column("hardware", "H100", "H100", label="cuda"), column("hardware", "H100", "H200", label="cuda"), "cuda",
+        "note",
+    ),
     "process_spread": Case(
         column("spread", 0.2, n_processes=3, model="a"), column("spread", 0.01, n_processes=3), "a", "warning"
     ),

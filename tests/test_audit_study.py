@@ -21,6 +21,8 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_selection: bool 
     audit_study.main(
         **{name: paths[name] for name in INPUTS},
         selection=[paths["selection"]] if with_selection else [],
+        recordings=[],
+        corpus=tmp_path / "corpus.json",
         findings=findings,
         spec={},
     )

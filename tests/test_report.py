@@ -51,6 +51,7 @@ def render(folder, paths, figures=INPUTS, samples=None):
     render_report.main(
         **{name: paths[name] for name in TABLES}, selection=[paths["selection"]],
         samples=example_tables.write_samples(folder) if samples is None else samples,
+        recordings=[],
         figures=[folder / "figures" / f"{name}.svg" for name in figures],
         templates=[REPORT / "report.html.j2"], style=REPORT / "style.css",
         report=folder / "report.html", spec={"study": "example"},

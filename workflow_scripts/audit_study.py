@@ -4,6 +4,7 @@ Inputs:
     cells, runs, processes, operators, devices, ceilings: the study's tables; any may have no rows.
     selection: selection.json, or nothing where the study names its models. The records that the tables name are read
         for raw samples and for what was observed; those that lie elsewhere are passed over.
+    recordings, corpus: recordings of other devices, and corpus.json, whose tokens theirs must be.
 Output:
     findings: findings.json, a list of rule, severity (error, warning, note), subject (`device/cell` or `device/run`,
         `all rows`, or a comparison), message, advice, numbers (s, bytes, ratios); gravest first.
@@ -14,11 +15,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from workflow_scripts.lib import csv_tables
+from workflow_scripts.lib.audit import own_devices
 from workflow_scripts.lib.audit.apply import audit_table, by_severity
 from workflow_scripts.lib.audit.own import material
 from workflow_scripts.lib.audit.sheet import plain
-from workflow_scripts.lib.records import write_json
+from workflow_scripts.lib.record_files import read_text
+from workflow_scripts.lib.records import RECORD_VERSION, write_json
 
 
 def main(
@@ -30,6 +35,8 @@ def main(
     devices: Path,
     ceilings: Path,
     selection: list[Path],
+    recordings: list[Path],
+    corpus: Path,
     findings: Path,
     spec: dict[str, Any],
 ) -> None:
@@ -42,6 +49,7 @@ def main(
         devices=csv_tables.read(devices),
         ceilings=csv_tables.read(ceilings),
         selection=json.loads(selection[0].read_text(encoding="utf-8")) if selection else {},
+        recorded=measured_elsewhere(recordings, corpus, spec),
         folder=Path(),
     )
     found = [
@@ -50,6 +58,16 @@ def main(
         for finding in audit_table(table)
     ]
     write_json(findings, [plain(dataclasses.asdict(finding)) for finding in by_severity(found)])
+
+
+def measured_elsewhere(recordings: list[Path], corpus: Path, spec: dict[str, Any]) -> pd.DataFrame:
+    """What measured the recorded devices, beside what measures here."""
+    if not recordings:
+        return own_devices.recordings([], {})
+    manifests = [json.loads(read_text(path / "manifest.json")) for path in recordings]
+    tokens = json.loads(corpus.read_text(encoding="utf-8"))["tokens_sha256"]
+    here = {**spec["here"], "record_version": RECORD_VERSION, "tokens_sha256": tokens}
+    return own_devices.recordings(manifests, here)
 
 
 if "snakemake" in globals():

@@ -25,6 +25,7 @@ from workflow_scripts.lib.quantities import (
     span,
     unit_for,
 )
+from workflow_scripts.lib.record_files import archive_of, read_text
 
 SHOWN_RECORDS = 6
 SHOWN_OPERATORS = 12
@@ -136,13 +137,15 @@ def samples(paths: Iterable[Path], runs: pd.DataFrame) -> list[dict]:
     written = []
     order = list(losses)
     places = {path: (path.parents[2].name, path.parent.name) for path in paths}
+    places = {path: place for path, place in places.items() if archive_of(path) is None or place in losses}
     for path in sorted(places, key=lambda path: order.index(places[path]) if places[path] in order else len(order)):
         device, run = places[path]
-        text = plain(path.read_text(encoding="utf-8", errors="replace")).strip()
+        text = plain(read_text(path)).strip()
         if text:
             loss = quantity(losses.get((device, run)), "nats per token", 4)
             rest = text[SHOWN_SAMPLE:]
-            link = f"devices/{device}/runs/{run}/{path.name}"
+            recording = archive_of(path)
+            link = f"devices/{device}/runs/{run}/{path.name}" if recording is None else f"../../{recording.as_posix()}"
             written.append(
                 {"run": run, "device": device, "text": text[:SHOWN_SAMPLE], "rest": rest, "loss": loss, "link": link}
             )

@@ -10,6 +10,8 @@ from typing import Any
 import pandas as pd
 
 from workflow_scripts.lib.audit.frames import Row, each
+from workflow_scripts.lib.audit.own_devices import hardware
+from workflow_scripts.lib.record_files import read_text
 
 # Parts of a run's spec that leave every product and sum as it was, so that an equal loss is right.
 SAME_ARITHMETIC = ("id", "treatment", "checkpointing", "execution", "attention")
@@ -27,6 +29,7 @@ def material(
     devices: pd.DataFrame,
     ceilings: pd.DataFrame,
     selection: dict[str, Any],
+    recorded: pd.DataFrame,
     folder: Path,
 ) -> dict[str, pd.DataFrame]:
     """Gives the tables to audit, by name; any of them may have no rows.
@@ -34,6 +37,7 @@ def material(
     Args:
         cells: and the other tables, as in results/{study}/tables.
         selection: selection.json, or {} where the study names its models.
+        recorded: what measured the recorded devices; see `own_devices.recordings`.
         folder: what the paths in the column `record` are relative to.
     """
     cells = cells.sort_values("started_at", kind="stable") if "started_at" in cells else cells  # as they were measured
@@ -45,6 +49,8 @@ def material(
         "processes": _labelled(processes, "cell"),
         "operators": operators,
         "selection": _roles(selection, cells),
+        "recordings": recorded,
+        "devices": hardware(devices),
     }
 
 
@@ -53,8 +59,11 @@ def _column(table: pd.DataFrame, name: str) -> list[str]:
 
 
 def _record(path: Path) -> dict[str, Any]:
-    """A record, or {} where it lies elsewhere, as those of recorded devices do."""
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    """A record, or {} where it lies elsewhere."""
+    try:
+        return json.loads(read_text(path))
+    except FileNotFoundError:
+        return {}
 
 
 def _labelled(table: pd.DataFrame, key: str) -> pd.DataFrame:
@@ -198,6 +207,15 @@ def _roles(selection: dict[str, Any], cells: pd.DataFrame) -> pd.DataFrame:
                 "n_params_non_embedding": counts["non_embedding"],
                 "flops_per_token": chosen["flops_per_token"],
                 **{column: shape[column] for column in ("n_layer", "n_head", "n_embd")},
+                **_over_budget(selection, role),
             }
         )
     return pd.DataFrame(rows)
+
+
+def _over_budget(selection: dict[str, Any], role: str) -> dict[str, Any]:
+    """What an adopted model takes beyond this study's budgets, gravest first."""
+    over = sorted(
+        (one for one in selection.get("over_budget", ()) if one["role"] == role), key=lambda one: -one["ratio"]
+    )
+    return {"over_budget": "; ".join(one["text"] for one in over), "over_ratio": over[0]["ratio"]} if over else {}

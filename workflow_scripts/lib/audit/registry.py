@@ -10,6 +10,7 @@ from workflow_scripts.lib.audit import (
     matching,
     memory,
     operators,
+    recorded,
     samples,
     throughput,
     timing,
@@ -19,7 +20,7 @@ from workflow_scripts.lib.audit.claims import Kind
 from workflow_scripts.lib.audit.findings import Rule
 
 RULE_MODULES: tuple[ModuleType, ...] = (
-    timing, samples, throughput, memory, treatments, comparisons, matching, conditions, operators,
+    timing, samples, throughput, memory, treatments, comparisons, matching, conditions, operators, recorded,
 )  # fmt: skip
 CLAIM_MODULES: tuple[ModuleType, ...] = (claim_kinds, claim_models)
 

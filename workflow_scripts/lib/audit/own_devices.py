@@ -1,0 +1,52 @@
+"""What a study's devices are, and what measured the recorded ones, in the form that rules read."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+
+from workflow_scripts.lib.audit.recorded import ESSENTIAL
+
+
+def recordings(manifests: Iterable[dict[str, Any]], here: dict[str, Any]) -> pd.DataFrame:
+    """One row for each recorded device and each thing that it was measured by.
+
+    Args:
+        manifests: of the recordings.
+        here: the same of this machine: `record_version`, `torch` (versions), `code` (digest by kind of record),
+            `tokens_sha256`.
+    """
+    rows = []
+    for found in manifests:
+        theirs, ours = {}, {}
+        for kind, digests in found["code"].items():
+            if kind in here["code"] and digests != [here["code"][kind]]:
+                theirs[kind], ours[kind] = digests, [here["code"][kind]]
+        by = {
+            "code that measured": (_codes(theirs), _codes(ours)),
+            "torch": (_versions(found["torch"]), _versions(here["torch"])),
+            "version of records": (str(found["record_version"]), str(here["record_version"])),
+            ESSENTIAL: (found["tokens_sha256"][:12], here["tokens_sha256"][:12]),
+        }
+        rows += [
+            {"label": found["device"], "part": part, "recorded_by": recorded, "measured_by": measured}
+            for part, (recorded, measured) in by.items()
+        ]
+    return pd.DataFrame(rows, columns=["label", "part", "recorded_by", "measured_by"])
+
+
+def hardware(devices: pd.DataFrame) -> pd.DataFrame:
+    """Names each device's hardware; a CPU with other threads is other hardware."""
+    if devices.empty:
+        return pd.DataFrame(columns=["label", "hardware"])
+    threads = devices["threads"].map(lambda n: f", {n:.0f} threads").where(devices["type"].eq("cpu"), "")
+    return pd.DataFrame({"label": devices["device"], "hardware": devices["name"] + threads})
+
+
+def _codes(by_kind: dict[str, list[str]]) -> str:
+    return ", ".join(f"{kind} {' '.join(digests)}" for kind, digests in sorted(by_kind.items()))
+
+
+def _versions(builds: Iterable[str]) -> str:
+    """Without what a version was built for, such as `+cu130`, in which devices must differ."""
+    return ", ".join(sorted({build.partition("+")[0] for build in builds}))

@@ -1,0 +1,49 @@
+"""Rules on recorded devices: what measured them differs from what measures here, and what their models cost here."""
+
+from collections.abc import Iterator
+
+import pandas as pd
+
+from workflow_scripts.lib.audit.findings import Seen, rule
+from workflow_scripts.lib.audit.frames import each, measured
+
+ESSENTIAL = "tokens of the corpus"  # other tokens make other losses; other code or torch may only measure differently
+
+
+@rule(
+    severity="note",
+    meaning="A recorded device was measured by other code, another torch or another form of record than this one.",
+    advice="Before trusting a small gap between the devices, record it again with this version of Assay and torch.",
+    applies=("recorded_by",),
+)
+def recorded_differently(table: pd.DataFrame) -> Iterator[Seen]:
+    for row in each(measured(table, "recorded_by")):
+        if row.recorded_by != row.measured_by:
+            severity = "error" if row.part == ESSENTIAL else None
+            text = f"{row.part}: {row.recorded_by} in the recording, {row.measured_by} here"
+            numbers = {"part": row.part, "recorded": row.recorded_by, "here": row.measured_by}
+            yield Seen(row.label, text, numbers, severity)
+
+
+@rule(
+    severity="warning",
+    meaning="Models adopted from a recording cost more on a local device than the study's budgets allow.",
+    advice="Raise the budget, or set selection.adopt: false to select models that fit here too.",
+    applies=("over_budget",),
+)
+def adopted_over_budget(table: pd.DataFrame) -> Iterator[Seen]:
+    for row in each(measured(table, "over_budget")):
+        yield Seen(row.label, f"needs {row.over_budget}", {"ratio": row.over_ratio})
+
+
+@rule(
+    severity="note",
+    meaning="Devices of equal hardware are compared as devices of their own: their gap is what two copies differ by.",
+    advice="Read a gap between them as the spread of equal hardware, and no gap smaller than it as one of hardware.",
+    applies=("hardware",),
+)
+def equal_hardware(table: pd.DataFrame) -> Iterator[Seen]:
+    for hardware, rows in measured(table, "hardware").groupby("hardware", sort=False):
+        if len(rows) > 1:
+            names = [str(label) for label in rows.label]
+            yield Seen(", ".join(names), f"{' and '.join(names)} are the same hardware: {hardware}", {"n": len(rows)})
