@@ -20,8 +20,8 @@ from workflow_scripts.lib.tables import CURVE_COLUMNS, RUN_COLUMNS, curve, run_r
 
 
 def main(
-    *, records: list[Path], metrics: list[Path], recordings: list[Path], selection: list[Path], corpus: Path, runs: Path,
-    curves: Path, spec: Any,
+    *, records: list[Path], metrics: list[Path], recordings: list[Path], selection: list[Path], corpus: Path,
+    runs: Path, curves: Path, spec: Any,
 ) -> None:  # fmt: skip
     facts = json.loads(corpus.read_text(encoding="utf-8"))
     others = of_same_models(recorded(recordings, "runs/*/run.json"), selection)

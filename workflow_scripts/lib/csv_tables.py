@@ -31,8 +31,8 @@ def with_columns(frame: pd.DataFrame, names: list[str]) -> pd.DataFrame:
 
 
 TEXT = (
-    "device", "origin", "type", "name", "driver", "torch", "python", "platform", "host", "cell", "model", "architecture",
+    "device", "type", "name", "driver", "torch", "python", "platform", "host", "cell", "model", "architecture",
     "precision", "execution", "mode", "status", "reason", "memory_method", "stop", "record", "run", "treatment",
-    "operator", "category", "phase", "code", "commit", "started_at", "ended_at", "quantity", "unit",
+    "origin", "operator", "category", "phase", "code", "commit", "started_at", "ended_at", "quantity", "unit",
     "source", "role",
 )  # fmt: skip
