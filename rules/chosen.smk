@@ -6,6 +6,7 @@ Only functions stand here; rules use them as inputs and params.
 import json
 from pathlib import Path
 
+from workflow_scripts.lib.fits import outsized
 from workflow_scripts.lib.specs import ModelShape, from_json
 from workflow_scripts.lib.study import ROLES
 
@@ -71,13 +72,31 @@ def run_spec(wildcards):
     """One run, complete, with the shape of its model."""
     name, _ = STUDY.runs[wildcards.run]
     run = STUDY.run(wildcards.device, wildcards.run, shape_of(name))
-    return measured_spec("train_model", wildcards.device, run=to_json(run))
+    return measured_spec(
+        "train_model",
+        wildcards.device,
+        run=to_json(run),
+        **outsized(
+            ROOMS[wildcards.device], run.model, run.step, run.optimizer, run.n_steps
+        ),
+    )
 
 
 def profile_spec(wildcards):
     """One profile, complete, with the shape of its model."""
     profile = STUDY.profile(wildcards.device, wildcards.name, shape_of(wildcards.name))
-    return measured_spec("profile_model", wildcards.device, profile=to_json(profile))
+    return measured_spec(
+        "profile_model",
+        wildcards.device,
+        profile=to_json(profile),
+        **outsized(
+            ROOMS[wildcards.device],
+            profile.model,
+            profile.step,
+            profile.optimizer,
+            profile.warmup_steps + profile.n_steps,
+        ),
+    )
 
 
 def run_files(file):

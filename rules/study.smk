@@ -8,6 +8,7 @@ from pathlib import Path
 
 from workflow_scripts.lib.config_checks import check_lengths, read_config
 from workflow_scripts.lib.devices import detect_devices, environment, resolve_devices
+from workflow_scripts.lib.fits import beyond, caps, room
 from workflow_scripts.lib.provenance import code_digest, spec
 from workflow_scripts.lib.recordings import adopted, read_recordings
 from workflow_scripts.lib.records import is_current
@@ -38,10 +39,21 @@ def load_study():
         vocab_size=source.vocab_size,
     )
     environments = {device.id: environment(device, detected) for device in devices}
-    return study, environments, source
+    cap = caps(resolved["devices"], devices)
+    rooms = {
+        device.id: room(
+            device,
+            cap.get(device.id),
+            detected,
+            source.vocab_size,
+            source.n_characters["train"],
+        )
+        for device in devices
+    }
+    return study, environments, source, rooms
 
 
-STUDY, ENVIRONMENTS, SOURCE = load_study()
+STUDY, ENVIRONMENTS, SOURCE, ROOMS = load_study()
 
 # What defines the tokens: the text, how it becomes tokens, and the code that makes them.
 DATA = {
@@ -51,6 +63,9 @@ DATA = {
 }
 
 GRID = {device: STUDY.cells(device) for device in STUDY.devices}
+BEYOND = {
+    device: beyond(cells.values(), ROOMS[device]) for device, cells in GRID.items()
+}
 MEMORY_CELLS = {device: STUDY.memory_cells(device) for device in STUDY.devices}
 CROSS_CHECKS = {device: STUDY.cross_checks(device) for device in STUDY.devices}
 ORDER = {
@@ -110,6 +125,16 @@ def measured_spec(script, device, **slice_of_config):
     )
 
 
+def left_out(device, cell):
+    """What a cell's spec says of its memory: the bytes that it would need where it is not tried, else nothing."""
+    verdict = BEYOND[device].get(cell)
+    return (
+        {}
+        if verdict is None or verdict.tried
+        else {"predicted_oom": verdict.needed_bytes}
+    )
+
+
 def device_spec(wildcards):
     """The device as the study names it, in the environment that it is found in."""
     return spec(
@@ -134,7 +159,12 @@ def calibration_spec(wildcards):
 def cell_spec(wildcards):
     """One cell, complete."""
     cell = GRID[wildcards.device][wildcards.cell]
-    return measured_spec("benchmark_cell", wildcards.device, cell=to_json(cell))
+    return measured_spec(
+        "benchmark_cell",
+        wildcards.device,
+        cell=to_json(cell),
+        **left_out(wildcards.device, wildcards.cell),
+    )
 
 
 def cell_priority(wildcards):
@@ -149,6 +179,7 @@ def memory_spec(wildcards):
         "measure_memory",
         wildcards.device,
         memory=to_json(memory),
+        **left_out(wildcards.device, wildcards.cell),
     )
 
 
@@ -159,6 +190,7 @@ def cross_check_spec(wildcards):
         "cross_check_timers",
         wildcards.device,
         cell=to_json(cell),
+        **left_out(wildcards.device, wildcards.cell),
     )
 
 

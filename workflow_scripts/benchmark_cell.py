@@ -11,7 +11,7 @@ Output:
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.lib.barring import barred_outcome, hopeless_outcome
+from workflow_scripts.lib.barring import barred_outcome, hopeless_outcome, outsized_outcome
 from workflow_scripts.lib.isolation import run_isolated
 from workflow_scripts.lib.job import announce
 from workflow_scripts.lib.machine_state import Watch
@@ -24,7 +24,8 @@ MEASURE = "workflow_scripts.lib.cell:measure_cell"
 
 def main(*, tokens: Path, corpus: Path, device: Path, calibration: Path, record: Path, spec: dict[str, Any]) -> None:
     cell = from_json(CellSpec, spec["cell"])
-    unmeasured = barred_outcome(calibration, spec["cell"]["step"]) or hopeless_outcome(calibration, cell)
+    unmeasured = outsized_outcome(spec) or barred_outcome(calibration, spec["cell"]["step"])
+    unmeasured = unmeasured or hopeless_outcome(calibration, cell)
     with Watch(cell.device) as watch:
         outcome = unmeasured or run_isolated(
             MEASURE,

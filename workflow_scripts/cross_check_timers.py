@@ -11,7 +11,7 @@ Output:
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.lib.barring import barred_outcome
+from workflow_scripts.lib.barring import barred_outcome, outsized_outcome
 from workflow_scripts.lib.isolation import run_isolated
 from workflow_scripts.lib.records import write_record
 from workflow_scripts.lib.specs import DeviceSpec, from_json
@@ -21,12 +21,16 @@ COMPARE = "workflow_scripts.lib.timer_comparison:compare_timers"
 
 def main(*, tokens: Path, corpus: Path, device: Path, calibration: Path, record: Path, spec: dict[str, Any]) -> None:
     cell = spec["cell"]
-    outcome = barred_outcome(calibration, cell["step"]) or run_isolated(
-        COMPARE,
-        {"cell": cell, "tokens": str(tokens), "corpus": str(corpus)},
-        device=from_json(DeviceSpec, cell["device"]),
-        timeout_s=cell["measure"]["timeout_s"],
-        fresh=True,
+    outcome = (
+        outsized_outcome(spec)
+        or barred_outcome(calibration, cell["step"])
+        or run_isolated(
+            COMPARE,
+            {"cell": cell, "tokens": str(tokens), "corpus": str(corpus)},
+            device=from_json(DeviceSpec, cell["device"]),
+            timeout_s=cell["measure"]["timeout_s"],
+            fresh=True,
+        )
     )
     write_record(
         record,

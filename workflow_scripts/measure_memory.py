@@ -13,7 +13,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.lib.barring import barred_outcome
+from workflow_scripts.lib.barring import barred_outcome, outsized_outcome
 from workflow_scripts.lib.isolation import Outcome, run_isolated
 from workflow_scripts.lib.job import announce
 from workflow_scripts.lib.records import write_record
@@ -30,7 +30,7 @@ def main(*, tokens: Path, corpus: Path, device: Path, calibration: Path, record:
     memory = spec["memory"]
     arguments = {"memory": memory, "tokens": str(tokens), "corpus": str(corpus)}
     where, timeout_s = from_json(DeviceSpec, memory["device"]), memory["timeout_s"]
-    outcome = barred_outcome(calibration, memory["step"])
+    outcome = outsized_outcome(spec) or barred_outcome(calibration, memory["step"])
     if outcome is None:
         outcome = run_isolated(ALLOCATED, arguments, device=where, timeout_s=timeout_s)
         if outcome.status == "ok" and where.type == "cpu":

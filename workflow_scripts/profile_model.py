@@ -14,7 +14,7 @@ Outputs, written whatever became of the profile:
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.lib.barring import barred_outcome
+from workflow_scripts.lib.barring import barred_outcome, outsized_outcome
 from workflow_scripts.lib.isolation import run_isolated
 from workflow_scripts.lib.job import announce
 from workflow_scripts.lib.operator_table import OperatorRow
@@ -40,11 +40,15 @@ def main(
     profile = spec["profile"]
     title = f"profile {profile['name']} on {profile['device']['id']}"
     paths = {"tokens": tokens, "corpus": corpus, "operators": operators, "trace": trace}
-    outcome = barred_outcome(calibration, profile["step"]) or run_isolated(
-        PROFILE,
-        {"profile": profile} | {key: str(path) for key, path in paths.items()},
-        device=from_json(DeviceSpec, profile["device"]),
-        timeout_s=profile["timeout_s"],
+    outcome = (
+        outsized_outcome(spec)
+        or barred_outcome(calibration, profile["step"])
+        or run_isolated(
+            PROFILE,
+            {"profile": profile} | {key: str(path) for key, path in paths.items()},
+            device=from_json(DeviceSpec, profile["device"]),
+            timeout_s=profile["timeout_s"],
+        )
     )
     if outcome.status != "ok":
         write_rows(operators, OperatorRow._fields, [])

@@ -17,7 +17,7 @@ from typing import Any
 
 from safetensors.numpy import save_file
 
-from workflow_scripts.lib.barring import barred_outcome
+from workflow_scripts.lib.barring import barred_outcome, outsized_outcome
 from workflow_scripts.lib.history import StepRow
 from workflow_scripts.lib.isolation import run_isolated
 from workflow_scripts.lib.job import announce
@@ -50,8 +50,10 @@ def main(
     arguments |= {name: str(path) for name, path in paths.items()}
     where = from_json(DeviceSpec, run["device"])
     with Watch(where) as watch:
-        outcome = barred_outcome(calibration, run["step"]) or run_isolated(
-            TRAIN, arguments, device=where, timeout_s=run["timeout_s"], on_message=listener.hear
+        outcome = (
+            outsized_outcome(spec)
+            or barred_outcome(calibration, run["step"])
+            or run_isolated(TRAIN, arguments, device=where, timeout_s=run["timeout_s"], on_message=listener.hear)
         )
     if outcome.status != "ok":
         ended = f"{outcome.status}: {outcome.reason}"

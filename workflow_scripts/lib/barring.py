@@ -3,6 +3,7 @@
 A leaf without torch, so that the job that would measure can ask before it starts anything.
 """
 
+import dataclasses
 import datetime
 import json
 from pathlib import Path
@@ -25,6 +26,19 @@ def barred_outcome(calibration: Path, step: dict[str, Any]) -> Outcome | None:
     """
     reason = barred_reason(_read(calibration), step["precision"], step["execution"])
     return None if reason is None else _not_measured(BARRED, reason)
+
+
+def outsized_outcome(spec: dict[str, Any]) -> Outcome | None:
+    """Gives the outcome of what was predicted not to fit when the workflow was read; None where it may.
+
+    Args:
+        spec: the rule's spec; `predicted_oom` holds the bytes that would be needed, where it is to be left out.
+    """
+    needed = spec.get("predicted_oom")
+    if needed is None:
+        return None
+    reason = f"not tried: predicted to need {needed / 2**30:.3g} GiB, more than this device has for it"
+    return dataclasses.replace(_not_measured("predicted_oom", reason), result={"predicted_bytes": needed})
 
 
 def hopeless_outcome(calibration: Path, cell: CellSpec) -> Outcome | None:

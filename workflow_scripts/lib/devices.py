@@ -15,7 +15,7 @@ from workflow_scripts.lib.specs import DeviceSpec
 
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]*")
 _ENTRY = re.compile(r"(cpu|mps|cuda)(?::(\d+))?")
-_ENTRY_KEYS = {"id", "type", "index", "threads"}
+_ENTRY_KEYS = {"id", "type", "index", "threads", "memory_gib"}
 _GIB = 2**30
 
 
@@ -48,7 +48,7 @@ def resolve_devices(config_value: Any, detected: list[dict[str, Any]]) -> list[D
 
     `auto` takes the CPU, Apple's GPU, and of the CUDA GPUs one of each model; a GPU that this build of torch cannot use
     is left out. A list names devices as `cpu`, `mps`, `cuda`, `cuda:1`, or as a mapping with `type` and, if wanted,
-    `id`, `index` and `threads`.
+    `id`, `index`, `threads` and `memory_gib` (which `fits` reads, and no measurement).
 
     Raises:
         ValueError: an entry that is malformed, not available here, or there twice; in one line, with what to do.

@@ -55,7 +55,7 @@ class Outcome:
     """What became of a measuring process.
 
     Attributes:
-        status: one of `STATUSES`; `predicted_oom` is never found here, since nothing was started then.
+        status: one of `STATUSES`; `predicted_oom` is what `barring.outsized_outcome` gives: nothing was started then.
         reason: one line for people, empty when `status` is `ok`.
         result: what the function returned; for other statuses the last partial result that it sent, or None.
         peak_process_bytes: largest resident memory of the process (VmHWM on Linux), None where it cannot be known.
