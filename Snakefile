@@ -45,6 +45,7 @@ include: "rules/probes.smk"
 include: "rules/recording.smk"
 include: "rules/audit.smk"
 include: "rules/figures.smk"
+include: "rules/probe_figures.smk"
 include: "rules/report.smk"
 
 

@@ -12,6 +12,21 @@ PROBE_RECORDS = [
     for probe in probes
 ]
 
+# The figures of each kind of probe; a study that asks for none of a kind has none of them.
+FIGURES_OF_PROBES = {
+    "attention": ["attention", "attention_memory"],
+    "accumulation": ["accumulation"],
+    "autocast": ["precision_drift"],
+    "clocks": ["clocks"],
+    "operators": ["operator_modes"],
+}
+PROBE_FIGURES = ["warm_up"] + [
+    figure
+    for kind, figures in FIGURES_OF_PROBES.items()
+    if kind in {entry["kind"] for entry in STUDY.config["probes"]}
+    for figure in figures
+]
+
 
 def probe_spec(wildcards):
     """One probe, complete, with the code of its kind; the other kinds' code is no part of it."""

@@ -21,6 +21,7 @@ FIGURE_NAMES = [
     "gradient_norm",
     "step_series",
     "operators",
+    *PROBE_FIGURES,
 ]
 FIGURES = expand(
     "results/{study}/figures/{figure}.{kind}",

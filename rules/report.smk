@@ -28,11 +28,13 @@ rule render_report:
         study="results/{study}/study.yaml",
         samples=run_files("samples.txt"),
         recordings=RECORDINGS,
+        probe_tables=PROBE_TABLES,
         figures=expand("results/{{study}}/figures/{figure}.svg", figure=FIGURE_NAMES),
         templates=[
             "report/report.html.j2",
             "report/parts.html.j2",
             "report/selection.html.j2",
+            "report/probes.html.j2",
         ],
         style="report/style.css",
     output:

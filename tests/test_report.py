@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests import example_tables
+from tests import example_probes, example_tables
 from tests.test_plotting import INPUTS, all_failed, draw
 from workflow_scripts import render_report
 from workflow_scripts.lib import csv_tables, page
@@ -52,6 +52,7 @@ def render(folder, paths, figures=INPUTS, samples=None):
         **{name: paths[name] for name in TABLES}, selection=[paths["selection"]],
         samples=example_tables.write_samples(folder) if samples is None else samples,
         recordings=[],
+        probe_tables=list(example_probes.write(folder).values()),
         figures=[folder / "figures" / f"{name}.svg" for name in figures],
         templates=[REPORT / "report.html.j2"], style=REPORT / "style.css",
         report=folder / "report.html", spec={"study": "example"},

@@ -8,15 +8,15 @@ Output: report.html, whose links to records, tables and data of figures are rela
 import json
 from pathlib import Path
 
-from workflow_scripts.lib import claims, csv_tables, page, report_tables, sections, selection_section
+from workflow_scripts.lib import claims, csv_tables, page, probes_section, report_tables, sections, selection_section
 from workflow_scripts.lib.record_files import recorded
 
 
 def main(
     *, cells: Path, runs: Path, devices: Path, operators: Path, processes: Path, ceilings: Path, memory: Path,
     timers: Path, cost_model: Path, corpus: Path, findings: Path, study: Path, selection: list[Path],
-    samples: list[Path], recordings: list[Path], figures: list[Path], templates: list[Path], style: Path,
-    report: Path, spec: dict,
+    samples: list[Path], recordings: list[Path], probe_tables: list[Path], figures: list[Path],
+    templates: list[Path], style: Path, report: Path, spec: dict,
 ) -> None:  # fmt: skip
     """Renders `report`; `templates` names the page first, then its parts; `spec["study"]` is the study's name."""
     name = spec["study"]
@@ -54,6 +54,7 @@ def main(
         runs=sections.by_device(tables["runs"], report_tables.RUNS, hardware, name, "run", found),
         samples=sections.samples([*samples, *recorded(recordings, "runs/*/samples.txt")], tables["runs"]),
         profile=sections.profile(tables["operators"], name),
+        probes=probes_section.section({path.stem: csv_tables.read(path) for path in probe_tables}, name),
         devices=page.table(tables["devices"], report_tables.DEVICES, name),
         ceilings=sections.ceilings(csv_tables.read(ceilings), name),
         corpus=sections.corpus(json.loads(corpus.read_text(encoding="utf-8"))),
