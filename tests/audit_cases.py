@@ -83,7 +83,7 @@ CASES: dict[str, Case] = {
     "few_samples": Case(
         column("n_samples", 1, step_time_s=0.5, model="a"), column("n_samples", 9, step_time_s=0.5), "a", "warning"
     ),
-    "cold_start": Case(timed((0.0725, 0.1233), n_samples=10), timed((0.0315, 0.0006), n_samples=10)),
+    "cold_start": Case(timed((0.0725, 0.1233), n_samples=10), timed((0.0725, 0.1233), n_samples=10, warmup_steps=1)),
     "noisy": Case(timed((0.1, 0.01)), timed((0.1, 0.002)), "", "warning"),
     "interval_missing": Case(
         timed((0.1, 0.01), n_samples=10), timed((0.1, 0.01), n_samples=10, step_time_low_s=0.09), "", "note"
@@ -108,7 +108,9 @@ CASES: dict[str, Case] = {
         column("anchor_s", 1.0, 1.01, 1.2, device="cpu"), column("anchor_s", 1.0, 1.01, 0.99, device="cpu"), "",
         "warning",
     ),
-    "busy_machine": Case(column("others_cores", 0.6, device="cpu"), column("others_cores", 0.1, device="cpu")),
+    "busy_machine": Case(
+        column("others_cores", 0.6, device="cpu"), column("others_cores", 0.1, 6.0, device="cpu", spare_cores=14)
+    ),
     "impossible_rate": Case(
         column("step_time_s", 0.001, flops=1e12, peak_flop_per_s=1e14),
         column("step_time_s", 0.1, flops=1e12, peak_flop_per_s=1e14),

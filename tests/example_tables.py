@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from workflow_scripts.lib.fit_table import FIT_COLUMNS, fit_rows
 from workflow_scripts.lib.memory_table import MEMORY_COLUMNS
 from workflow_scripts.lib.tables import CELL_COLUMNS, RUN_COLUMNS
 from workflow_scripts.lib.timer_table import TIMER_COLUMNS
@@ -30,7 +31,14 @@ def devices(n_devices: int = 1) -> pd.DataFrame:
     return pd.DataFrame(
         [
             dict(zip(("device", "type", "name", "threads", "memory_bytes", "driver"), (id, *names[id]), strict=True))
-            | {"origin": "local", "torch": "2.13.0", "python": "3.12.1", "platform": "Linux-6", "host": "example"}
+            | {
+                "origin": "local",
+                "logical_cores": names[id][2],
+                "torch": "2.13.0",
+                "python": "3.12.1",
+                "platform": "Linux-6",
+                "host": "example",
+            }
             for id in device_ids(n_devices)
         ]
     )
@@ -223,19 +231,42 @@ def candidates() -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
+def fits() -> pd.DataFrame:
+    """Rows of fits.csv: a cell that fits, one beyond the border that was tried, one that was left out."""
+    device = {"limit_bytes": 2**26, "capped": True, "beyond": {
+        "wide-b16-t128-fp32": {"needed_bytes": 70 * 2**20, "tried": True},
+        "deep-b16-t128-fp32": {"needed_bytes": 90 * 2**20, "tried": False},
+    }}  # fmt: skip
+    peaks = {"wide-b8-t64-fp32": 40 * 2**20, "wide-b16-t128-fp32": 69 * 2**20, "deep-b16-t128-fp32": None}
+    cells = [
+        {
+            "device": "cpu", "cell": cell, "status": "ok" if peak else "predicted_oom", "peak_allocated_bytes": peak,
+            "predicted_peak_bytes": 41 * 2**20, "memory_method": None,
+            "record": f"results/example/devices/cpu/cells/{cell}.json",
+        }
+        for cell, peak in peaks.items()
+    ]  # fmt: skip
+    return pd.DataFrame(fit_rows(cells, {"cpu": device}), columns=list(FIT_COLUMNS))
+
+
 def write_study(directory: Path, *, n_devices: int = 1, **replaced: object) -> dict[str, Path]:
     """Writes the whole example study below `directory` and returns the named inputs of figures and report."""
     tables = {
         "cells": cells(n_devices), "runs": runs(n_devices), "curves": curves(n_devices), "devices": devices(n_devices),
         "operators": operators(n_devices), "processes": processes(), "ceilings": ceilings(n_devices),
-        "memory": memory(), "timers": timers(), "candidates": candidates(),
+        "memory": memory(), "fits": fits(), "timers": timers(), "candidates": candidates(),
     }  # fmt: skip
     files: dict[str, object] = {
         "selection": selection(),
         "cost_model": {
             "features": ["step", "flops"],
             "devices": {
-                device: {"fp32-eager": {"coefficients": [1.0], "n_fitted": 18, "leave_one_out_error": 0.047}}
+                device: {
+                    "type": "cpu", "rates": {}, "cases": {}, "errors": {"fp32-eager": {
+                        "n_fitted": 18, "leave_one_out_error": 0.047, "within_interval": 0.94, "uncorrected_error": 0.14,
+                        "error_from": {"3": 0.08, "8": 0.06},
+                    }},
+                }
                 for device in device_ids(n_devices)
             },
         },

@@ -45,8 +45,16 @@ class Laptop:
     def swap_memory(self):
         return SimpleNamespace(used=GIB)
 
-    def cpu_times(self):
-        return SimpleNamespace(user=self.busy, nice=1.0, system=2.0, irq=0.5, softirq=0.5, steal=7.0, idle=9999.0)
+    def cpu_times(self, percpu=False):
+        usable = min(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 0
+        return (
+            [self._core(self.busy if core == usable else 0.0) for core in range(usable + 1)] if percpu else self._core()
+        )
+
+    def _core(self, busy=100.0):
+        if not busy:
+            return SimpleNamespace(user=0.0)
+        return SimpleNamespace(user=busy, nice=1.0, system=2.0, irq=0.5, softirq=0.5, steal=7.0, idle=9999.0)
 
 
 @pytest.fixture(autouse=True)
@@ -67,6 +75,14 @@ def test_the_host_is_read():
     assert host["steal_cpu_s"] == 7.0
     assert state["gpu"] is None
     json.dumps(state, allow_nan=False)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="cores cannot be reserved here")
+def test_what_runs_on_other_cores_disturbs_nobody(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1})
+    cores = [SimpleNamespace(user=user, system=0.0) for user in (50.0, 3.0, 70.0)]
+    laptop = SimpleNamespace(cpu_times=lambda percpu=False: cores if percpu else SimpleNamespace(steal=0.0))
+    assert snapshot(CPU, system=laptop)["host"]["busy_cpu_s"] == 3.0
 
 
 def test_what_cannot_be_read_is_missing_and_named():

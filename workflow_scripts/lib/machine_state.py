@@ -10,7 +10,7 @@ import dataclasses
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,8 @@ def snapshot(device: DeviceSpec, *, nvml: Any | None = None, system: Any = psuti
         `host`: `cpu_frequency_hz`, `cpu_frequency_max_hz` (means over cores), `cpu_governor`, `cpu_throttle_count`,
         `temperature_c` (hottest sensor of the processor), `load_1min` (runnable processes), `on_mains`,
         `battery_share` (0 to 1), `memory_available_bytes`, `swap_used_bytes`, and the counters `busy_cpu_s` (all
-        processes), `own_cpu_s` (this process and children that it has waited for), `steal_cpu_s` (taken by the
-        hypervisor) and `energy_j` (of all processor packages).
+        processes, on the cores that this one may use), `own_cpu_s` (this process and children that it has waited for),
+        `steal_cpu_s` (taken by the hypervisor) and `energy_j` (of all processor packages).
         `gpu` (None unless `device` is CUDA): `sm_clock_hz`, `sm_clock_max_hz`, `memory_clock_hz`, `temperature_c`,
         `power_w`, `power_limit_w`, `throttle_reasons` (list), `performance_state`, `utilisation_share`,
         `memory_used_bytes`, `other_processes`, `other_memory_bytes`, `energy_j` (counter).
@@ -142,7 +142,7 @@ def _host_readers(system: Any) -> dict[str, Callable[[], Any]]:
         "battery_share": lambda: system.sensors_battery().percent / 100,
         "memory_available_bytes": lambda: system.virtual_memory().available,
         "swap_used_bytes": lambda: system.swap_memory().used,
-        "busy_cpu_s": lambda: _busy(system.cpu_times()),
+        "busy_cpu_s": lambda: _busy(system.cpu_times(percpu=True)),
         "own_cpu_s": own_cpu_s,
         "steal_cpu_s": lambda: system.cpu_times().steal,
         "energy_j": lambda: _packages_j(POWERCAP),
@@ -172,9 +172,11 @@ def _cpu_temperature(sensors: dict[str, list[Any]]) -> float | None:
     return max((reading.current for readings in chips for reading in readings), default=None)
 
 
-def _busy(times: Any) -> float:
-    """Seconds of all cores in which some process of this machine ran (guest time is part of user time on Linux)."""
-    return sum(getattr(times, name, 0.0) for name in ("user", "nice", "system", "irq", "softirq"))
+def _busy(cores: Sequence[Any]) -> float:
+    """Seconds in which some process ran on a core that this process may use (guest time is part of user time)."""
+    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(cores))
+    running = ("user", "nice", "system", "irq", "softirq")
+    return sum(getattr(core, name, 0.0) for i, core in enumerate(cores) if i in usable for name in running)
 
 
 def _gpu(device: DeviceSpec, nvml: Any | None) -> tuple[Any, Any]:

@@ -7,7 +7,7 @@ import pandas as pd
 from scipy import stats
 
 from workflow_scripts.lib.audit.findings import Seen, rule
-from workflow_scripts.lib.audit.frames import each, measured
+from workflow_scripts.lib.audit.frames import each, measured, value
 from workflow_scripts.lib.audit.wording import percent, seconds
 
 MIN_SERIES = 9
@@ -17,7 +17,7 @@ MODE_GAP = 0.05
 MODE_SHARE = 0.2
 MODE_CLEAR = 3.0
 ANCHOR_MOVE = 0.10
-BUSY_CORES, CROWDED_CORES = 0.25, 0.5  # of what others used: suspicious, and enough to bar a row
+BUSY_CORES, CROWDED_CORES = 0.25, 0.5  # that others used beyond what was free: suspicious, and enough to bar a row
 
 
 def _series(table: pd.DataFrame) -> Iterator[tuple[str, np.ndarray]]:
@@ -101,7 +101,8 @@ def anchor_moved(table: pd.DataFrame) -> Iterator[Seen]:
 )
 def busy_machine(table: pd.DataFrame) -> Iterator[Seen]:
     for row in each(measured(table, "others_cores")):
-        if row.others_cores > BUSY_CORES:
-            severity = "error" if row.others_cores > CROWDED_CORES else None
-            text = f"other processes used {row.others_cores:.2f} cores meanwhile"
-            yield Seen(row.label, text, {"others_cores": row.others_cores}, severity)
+        spare = value(row, "spare_cores") or 0
+        if row.others_cores > spare + BUSY_CORES:
+            severity = "error" if row.others_cores > spare + CROWDED_CORES else None
+            text = f"other processes used {row.others_cores:.2f} cores meanwhile, and {spare:g} were to spare"
+            yield Seen(row.label, text, {"others_cores": row.others_cores, "spare_cores": spare}, severity)

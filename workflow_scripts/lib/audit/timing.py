@@ -61,7 +61,7 @@ def cold_start(table: pd.DataFrame) -> Iterator[Seen]:
     rows = measured(table, "step_time_mean_s", "step_time_std_s")
     for row in each(rows):
         mean, std = row.step_time_mean_s, row.step_time_std_s
-        if std <= COLD_STD_OVER_MEAN * mean:
+        if std <= COLD_STD_OVER_MEAN * mean or _warmed_up(row):
             continue
         numbers = {"cv": std / mean, "mean_s": mean, "std_s": std}
         text = f"std {seconds(std)} is {100 * std / mean:.0f} % of the mean {seconds(mean)}"
@@ -78,6 +78,11 @@ def cold_start(table: pd.DataFrame) -> Iterator[Seen]:
             text += f"; one first step {seconds(first)} above the rest would do it"
             numbers |= {"first_step_extra_s": first}
         yield Seen(row.label, text, numbers)
+
+
+def _warmed_up(row: Row) -> bool:
+    """Whether the samples are known to leave the first step out."""
+    return bool(value(row, "warmup_steps"))
 
 
 def _warm_twin(rows: pd.DataFrame, row: Row) -> float | None:
@@ -102,7 +107,7 @@ def _warm_twin(rows: pd.DataFrame, row: Row) -> float | None:
 def noisy(table: pd.DataFrame) -> Iterator[Seen]:
     for row in each(measured(table, "step_time_mean_s", "step_time_std_s")):
         cv = row.step_time_std_s / row.step_time_mean_s
-        if NOISY_CV < cv <= COLD_STD_OVER_MEAN:
+        if cv > NOISY_CV and (cv <= COLD_STD_OVER_MEAN or _warmed_up(row)):
             yield Seen(row.label, f"CV {100 * cv:.2f} %", {"cv": cv})
 
 
