@@ -7,7 +7,8 @@ Path grammar, where {study} is the config's name, {device} a local device, {name
     results/{study}/devices/{device}/cells/{cell}.json          one timed configuration
     results/{study}/devices/{device}/{memory,timers}/{cell}.json   what a cell's step takes; what other timers say of it
     results/{study}/devices/{device}/probes/{probe}.json        what a question of its own found
-    results/{study}/{cost_model,selection}.json
+    results/{study}/{cost_model,selection,recommendation}.json
+    results/{study}/devices/{device}/recommended.json            one step of what is recommended there
     results/{study}/devices/{device}/runs/{run}/{run.json,metrics.csv,model.safetensors,samples.txt}
     results/{study}/devices/{device}/profiles/{name}/{profile.json,operators.csv,trace.json.gz}
     results/{study}/tables/*.csv
@@ -38,9 +39,12 @@ include: "rules/grid.smk"
 include: "rules/memory.smk"
 include: "rules/timers.smk"
 include: "rules/selection.smk"
+include: "rules/advised.smk"
+include: "rules/recommendation.smk"
 include: "rules/training.smk"
 include: "rules/profile.smk"
 include: "rules/tables.smk"
+include: "rules/fits.smk"
 include: "rules/probes.smk"
 include: "rules/recording.smk"
 include: "rules/audit.smk"
@@ -63,6 +67,9 @@ rule all:
         PROBE_RECORDS,
         SELECTION,
         CANDIDATES,
+        RECOMMENDATION,
+        CHECKS,
+        RECOMMENDATION_TABLES,
         trained,
         profiled,
         TABLES,

@@ -16,6 +16,7 @@ FIGURE_NAMES = [
     "first_steps",
     "selection",
     "candidates",
+    "recommendation",
     "loss_over_tokens",
     "loss_over_time",
     "gradient_norm",

@@ -1,22 +1,33 @@
 """Renders the report: one HTML file that needs no network and no script.
 
-Inputs: the study's tables (CSV), selection.json (or none), cost_model.json, corpus.json, findings.json, study.yaml, the
-samples of text, the figures (SVG, set into the page), the templates and the style sheet.
+Inputs: the study's tables (CSV), those of the recommendation (or none), selection.json (or none), cost_model.json,
+corpus.json, findings.json, study.yaml, the samples of text, the figures (SVG, set into the page), the
+templates and the style sheet.
 Output: report.html, whose links to records, tables and data of figures are relative to it.
 """
 
 import json
 from pathlib import Path
 
-from workflow_scripts.lib import claims, csv_tables, page, probes_section, report_tables, sections, selection_section
+from workflow_scripts.lib import (
+    claims,
+    csv_tables,
+    memory_section,
+    page,
+    probes_section,
+    recommendation_section,
+    report_tables,
+    sections,
+    selection_section,
+)
 from workflow_scripts.lib.record_files import recorded
 
 
 def main(
-    *, cells: Path, runs: Path, devices: Path, operators: Path, processes: Path, ceilings: Path, memory: Path,
+    *, cells: Path, runs: Path, devices: Path, operators: Path, processes: Path, ceilings: Path, memory: Path, fits: Path,
     timers: Path, cost_model: Path, corpus: Path, findings: Path, study: Path, selection: list[Path],
-    samples: list[Path], recordings: list[Path], probe_tables: list[Path], figures: list[Path],
-    templates: list[Path], style: Path, report: Path, spec: dict,
+    recommendation: list[Path], samples: list[Path], recordings: list[Path], probe_tables: list[Path],
+    figures: list[Path], templates: list[Path], style: Path, report: Path, spec: dict,
 ) -> None:  # fmt: skip
     """Renders `report`; `templates` names the page first, then its parts; `spec["study"]` is the study's name."""
     name = spec["study"]
@@ -33,6 +44,8 @@ def main(
         cells=tables["cells"], runs=tables["runs"], devices=tables["devices"], processes=tables["processes"],
         selection=chosen, cost_model=json.loads(cost_model.read_text(encoding="utf-8")), findings=found,
     )  # fmt: skip
+    advice, batches = recommendation_section.tables(recommendation)
+    said += [claims.judged(claim, found) for claim in recommendation_section.claims(advice, hardware)]
     free = [claim for claim in said if claim.withheld is None]
     html = page.environment(templates[0].parent).get_template(templates[0].name).render(
         study=name,
@@ -48,9 +61,10 @@ def main(
         findings=sections.findings(found),
         cells=sections.by_device(tables["cells"], report_tables.CELLS, hardware, name, "cell", found),
         processes=page.table(tables["processes"], report_tables.PROCESSES, name),
-        memory=page.table(csv_tables.read(memory), report_tables.STEP_MEMORY, name),
+        memory=memory_section.section(csv_tables.read(memory), csv_tables.read(fits), name),
         timers=page.table(csv_tables.read(timers), report_tables.TIMERS, name),
         selection=selection_section.section(chosen, name),
+        recommendation=recommendation_section.section(advice, batches, hardware, name),
         runs=sections.by_device(tables["runs"], report_tables.RUNS, hardware, name, "run", found),
         samples=sections.samples([*samples, *recorded(recordings, "runs/*/samples.txt")], tables["runs"]),
         profile=sections.profile(tables["operators"], name),

@@ -1,0 +1,231 @@
+"""What to train where: the largest model that ends in time, at a batch that is enough, in a way proved faster."""
+
+import dataclasses
+import json
+
+import pandas as pd
+import pytest
+
+from tests import example_tables, tiny_run
+from tests.test_report import Text, render
+from workflow_scripts import collect_recommendation, draw_recommendation
+from workflow_scripts.lib import csv_tables, recommendation_section
+from workflow_scripts.lib.counts import count_parameters, flops_per_token
+from workflow_scripts.lib.forecast import Forecast
+from workflow_scripts.lib.recommendation import BATCHES, MIN_STEPS, Plan, Task, recommend
+from workflow_scripts.lib.selection import USUAL_PROPORTIONS
+from workflow_scripts.lib.specs import to_json
+from workflow_scripts.lib.tables import CELL_COLUMNS
+from workflow_scripts.lib.ways import Way, enough, fastest_way, measured_batches
+
+OWN = Way(precision="fp32", execution="eager")
+TASK = Task(
+    device="cpu", base={"architecture": "gpt2", "bias": True}, vocab_size=80, sequence_length=128,
+    step=tiny_run.STEP, optimizer=tiny_run.ADAMW, train_s=300.0, tokens_per_parameter=20.0, limit_bytes=2**33,
+)  # fmt: skip
+
+
+class Device:
+    """A step costs a constant, and a rate for its FLOPs; each sequence takes some memory."""
+
+    def __init__(self, constant_s=0.004, flop_per_s=5e10, known=("fp32",), bytes_per_sequence=2**20):
+        self.constant_s, self.flop_per_s, self.known = constant_s, flop_per_s, known
+        self.bytes_per_sequence = bytes_per_sequence
+
+    def knows(self, device, step):
+        return step.precision in self.known
+
+    def forecast(self, device, shape, step, optimizer):
+        peak_bytes = 16 * count_parameters(shape).total + step.batch_size * self.bytes_per_sequence
+        if not self.knows(device, step):
+            return Forecast(step_time_s=None, peak_bytes=peak_bytes)
+        flops = step.batch_size * shape.sequence_length * flops_per_token(shape, shape.sequence_length).training
+        time_s = self.constant_s + flops / self.flop_per_s
+        return Forecast(
+            step_time_s=time_s, low_s=0.9 * time_s, high_s=1.1 * time_s, bound="compute", peak_bytes=peak_bytes
+        )
+
+
+def test_the_largest_model_sees_its_tokens_in_time_and_a_deeper_one_would_not():
+    plan = recommend(TASK, OWN, Device())
+    shape = plan.shape
+    assert plan.train_s <= 300
+    assert plan.n_tokens == 20 * count_parameters(shape).total
+    assert plan.train_s == pytest.approx(plan.n_tokens / (plan.step.batch_size * 128) * plan.batch.step_time_s)
+    assert USUAL_PROPORTIONS[0] <= shape.n_embd / shape.n_layer <= USUAL_PROPORTIONS[1]
+    assert shape.n_embd / shape.n_head in (32, 64)
+    smaller = recommend(dataclasses.replace(TASK, train_s=100.0), OWN, Device())
+    assert count_parameters(smaller.shape).total < count_parameters(shape).total
+
+
+def test_the_batch_is_the_smallest_that_is_nearly_the_best():
+    plan = recommend(TASK, OWN, Device(constant_s=0.05))
+    by_batch = {batch.batch_size: batch for batch in plan.batches}
+    assert tuple(by_batch) == BATCHES
+    allowed = {size: b.throughput_tokens_per_s for size, b in by_batch.items() if b.fits and b.leaves_steps}
+    best = max(allowed.values())
+    assert allowed[plan.step.batch_size] >= 0.95 * best
+    assert all(allowed[size] < 0.95 * best for size in allowed if size < plan.step.batch_size)
+    assert plan.n_tokens / (plan.step.batch_size * 128) >= MIN_STEPS
+    assert recommend(TASK, OWN, Device(constant_s=0.0)).step.batch_size == 1
+
+
+def test_what_does_not_fit_is_not_advised():
+    tight = dataclasses.replace(TASK, limit_bytes=2**26)
+    plan = recommend(tight, OWN, Device(constant_s=0.05, flop_per_s=1e12))
+    assert plan.batch.peak_bytes <= 2**26
+    assert not all(batch.fits for batch in plan.batches)
+
+
+def test_where_nothing_can_be_advised_the_reason_is_said():
+    assert "no cost model of fp32 eager" in recommend(TASK, OWN, Device(known=()))
+    assert "even 1 layer, 64 wide" in recommend(dataclasses.replace(TASK, train_s=0.1), OWN, Device())
+
+
+def test_a_faster_way_without_a_model_of_its_own_takes_its_measured_gain():
+    way = Way(precision="bf16", execution="eager", ratio=1.5, n_pairs=3)
+    shape = recommend(TASK, OWN, Device()).shape
+    task = dataclasses.replace(TASK, train_s=1e4)
+    scaled, own = (
+        recommend(task, way, Device()),
+        recommend(task, way, Device(known=("fp32", "bf16"), flop_per_s=7.5e10)),
+    )
+    assert (scaled.step.precision, own.step.precision) == ("bf16", "bf16")
+    assert count_parameters(scaled.shape).total > count_parameters(shape).total
+    time_s = Device().forecast(
+        "cpu", scaled.shape, dataclasses.replace(TASK.step, batch_size=scaled.step.batch_size), None
+    )
+    assert scaled.batch.step_time_s == pytest.approx(time_s.step_time_s / 1.5)
+
+
+def cells(ways, **changes):
+    """Cells of two models, each way with its own throughput and an interval of one per cent to either side."""
+    rows = []
+    for (precision, execution), speeds in ways.items():
+        for model, speed in zip(("a", "b"), speeds, strict=True):
+            rows.append({
+                "device": "cpu", "model": model, "batch_size": 8, "sequence_length": 64, "attention": "auto",
+                "mode": "step", "process": 1, "status": "ok", "precision": precision, "execution": execution,
+                "n_params": 1000, "throughput_tokens_per_s": speed, "throughput_low_tokens_per_s": 0.99 * speed,
+                "throughput_high_tokens_per_s": 1.01 * speed, "record": f"{model}-{precision}-{execution}.json",
+                **changes,
+            })  # fmt: skip
+    return pd.DataFrame(rows).reindex(columns=CELL_COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("ways", "floor", "fastest"),
+    [
+        ({("bf16", "eager"): (150, 140)}, None, ("bf16", "eager")),
+        ({("bf16", "eager"): (150, 90)}, None, ("fp32", "eager")),  # not in every pair
+        ({("bf16", "eager"): (101, 101)}, None, ("fp32", "eager")),  # within noise
+        ({("bf16", "eager"): (110, 110)}, 0.15, ("fp32", "eager")),  # below the noise floor
+        ({("bf16", "eager"): (150, 140), ("bf16", "compiled"): (200, 180)}, None, ("bf16", "compiled")),
+    ],
+)
+def test_a_way_is_advised_only_if_it_was_measured_faster_beyond_noise(ways, floor, fastest):
+    way = fastest_way(cells({("fp32", "eager"): (100, 100), **ways}), "cpu", OWN, floor)
+    assert (way.precision, way.execution) == fastest
+    assert (way.n_pairs > 0) == (fastest != ("fp32", "eager"))
+
+
+def test_what_was_barred_or_failed_is_not_advised():
+    both = pd.concat([cells({("fp32", "eager"): (100, 100)}), cells({("bf16", "eager"): (900, 900)}, status="barred")])
+    assert fastest_way(both, "cpu", OWN, None) == OWN
+
+
+def test_the_batch_from_which_throughput_stops_rising():
+    assert enough({1: 10.0, 2: 18.0, 4: 29.0, 8: 30.0}) == 4
+    measured = measured_batches(example_tables.cells())
+    assert set(measured.model) == {"narrow", "wide", "deep"}
+    for row in measured.itertuples():
+        assert row.throughput_tokens_per_s >= 0.95 * row.best_throughput_tokens_per_s
+    rising = pd.concat([cells({("fp32", "eager"): (100 * b, 100 * b)}, batch_size=b) for b in (1, 2, 4)])
+    assert measured_batches(rising).still_rising.all()
+    assert measured_batches(rising[rising.batch_size < 4]).empty
+
+
+def advised(tmp_path, *, sample_s=0.05, status="ok"):
+    """A study of two devices: one plan that was checked, one without a plan."""
+    plan = recommend(TASK, OWN, Device())
+    assert isinstance(plan, Plan)
+    values = {"reason": None, "way": dataclasses.asdict(OWN), "plan": to_json(plan), "cell": {}}
+    told = {"train_minutes": 5, "tokens_per_parameter": 20,
+            "devices": {"cpu": values, "gpu": {"reason": "no cost model <of> fp32"}}}  # fmt: skip
+    (tmp_path / "recommendation.json").write_text(json.dumps(told))
+    record = tmp_path / "devices" / "cpu" / "recommended.json"
+    record.parent.mkdir(parents=True)
+    result = {"samples_s": [sample_s] * 10, "memory": {"peak_allocated_bytes": None}} if status == "ok" else None
+    record.write_text(
+        json.dumps({"status": status, "reason": None if status == "ok" else "too large", "result": result})
+    )
+    paths = example_tables.write_study(tmp_path, n_devices=2)
+    tables = {name: tmp_path / f"{name}.csv" for name in ("recommendation", "batches", "sweep")}
+    collect_recommendation.main(
+        recommendation=tmp_path / "recommendation.json", checks=[record], cells=paths["cells"],
+        devices=paths["devices"],
+        recommendation_table=tables["recommendation"], batches_table=tables["batches"], sweep_table=tables["sweep"],
+        spec={},
+    )  # fmt: skip
+    return plan, tables
+
+
+def test_the_check_stands_beside_the_plan(tmp_path):
+    plan, tables = advised(tmp_path)
+    cpu, gpu = csv_tables.read(tables["recommendation"]).to_dict("records")
+    assert cpu["step_time_s"] == pytest.approx(0.05)
+    assert cpu["relative_error"] == pytest.approx(plan.batch.step_time_s / 0.05 - 1)
+    assert cpu["n_params"] == count_parameters(plan.shape).total
+    assert cpu["record"].endswith("devices/cpu/recommended.json")
+    assert gpu["reason"] == "no cost model <of> fp32"
+    sweep = csv_tables.read(tables["sweep"])
+    assert list(sweep[sweep.chosen].batch_size) == [plan.step.batch_size]
+
+
+def test_the_report_says_what_to_train_and_how_far_the_check_was_off(tmp_path):
+    plan, tables = advised(tmp_path)
+    plans, batches = recommendation_section.tables([tables["recommendation"], tables["batches"]])
+    names = {"cpu": "Chip", "gpu": "Example GPU"}
+    told = recommendation_section.section(plans, batches, names, "example")
+    on_cpu, on_gpu = told["sentences"]
+    assert on_cpu.startswith("On Chip, train ")
+    assert f"{plan.shape.n_embd} wide ({count_parameters(plan.shape).total:,} parameters)" in on_cpu
+    assert "took 50.0\N{NO-BREAK SPACE}ms" in on_cpu
+    assert on_gpu == "On Example GPU, nothing is recommended: no cost model <of> fp32."
+    (claim,) = recommendation_section.claims(plans, names)
+    assert claim.text == on_cpu
+    assert claim.subjects >= {"cpu"}
+    assert len(told["plans"].rows) == 2
+    assert recommendation_section.section(pd.DataFrame(), pd.DataFrame(), {}, "example") is None
+
+
+def test_the_page_has_the_part_only_where_something_was_asked(tmp_path):
+    _, tables = advised(tmp_path)
+    paths = example_tables.write_study(tmp_path, n_devices=2)
+    given = [tables["recommendation"], tables["batches"]]
+    text = Text(render(tmp_path, paths, figures=(), recommendation=given)).text
+    assert text.count("What to train where") == 2  # in the contents and as a heading
+    assert "nothing is recommended: no cost model <of> fp32" in text
+    assert "What to train where" not in Text(render(tmp_path, paths, figures=())).text
+
+
+def test_a_check_without_a_measurement_says_why(tmp_path):
+    _, tables = advised(tmp_path, status="oom")
+    plans, _ = recommendation_section.tables([tables["recommendation"], tables["batches"]])
+    (claim,) = recommendation_section.claims(plans, {})
+    assert "no measurement: out of memory, too large" in claim.text
+
+
+def test_the_figure_marks_the_batch_that_is_enough(tmp_path):
+    plan, tables = advised(tmp_path)
+    figure = tmp_path / "recommendation.svg"
+    draw_recommendation.main(
+        recommendation=[tables["recommendation"]],
+        sweep=[tables["sweep"]],
+        figure=figure,
+        data=tmp_path / "drawn.csv",
+        spec={},
+    )
+    assert f"{plan.step.batch_size} on cpu" in figure.read_text()
+    draw_recommendation.main(recommendation=[], sweep=[], figure=figure, data=tmp_path / "drawn.csv", spec={})
+    assert "nothing was recommended" in figure.read_text()
