@@ -66,6 +66,14 @@ GRID = {device: STUDY.cells(device) for device in STUDY.devices}
 BEYOND = {
     device: beyond(cells.values(), ROOMS[device]) for device, cells in GRID.items()
 }
+DECISIONS = {
+    device: {
+        "limit_bytes": ROOMS[device].limit_bytes,
+        "capped": ROOMS[device].capped,
+        "beyond": {cell: to_json(verdict) for cell, verdict in cells.items()},
+    }
+    for device, cells in BEYOND.items()
+}
 MEMORY_CELLS = {device: STUDY.memory_cells(device) for device in STUDY.devices}
 CROSS_CHECKS = {device: STUDY.cross_checks(device) for device in STUDY.devices}
 ORDER = {

@@ -17,6 +17,7 @@ TABLES = expand(
         "devices",
         "ceilings",
         "memory",
+        "fits",
         "timers",
     ],
 )

@@ -109,3 +109,9 @@ def train(arguments, send):
 
 def variables(arguments, send):
     return {name: os.environ.get(name) for name in arguments["names"]}
+
+
+def oom_score(arguments, send):
+    """How readily Linux ends this process when memory runs out; None elsewhere."""
+    path = Path("/proc/self/oom_score_adj")
+    return {"oom_score_adj": int(path.read_text()) if path.exists() else None}

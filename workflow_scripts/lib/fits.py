@@ -23,12 +23,14 @@ MPS_SHARE = 0.75
 class Room:
     """What a device offers the tensors of a step.
 
-    `limit_bytes` is None where the device does not tell. `capability` is an NVIDIA GPU's compute capability,
+    `limit_bytes` is None where the device does not tell; `capped` says that the config sets it, not the device.
+    `capability` is an NVIDIA GPU's compute capability,
     `data_bytes` what the study's tokens take on the device.
     """
 
     type: DeviceType
     limit_bytes: int | None
+    capped: bool
     capability: str | None
     data_bytes: int
 
@@ -64,13 +66,16 @@ def room(
         n_characters: of the training split, at least as many as its tokens.
     """
     found = next(one for one in detected if (one["type"], one["index"]) == (device.type, device.index))
-    limits = [] if cap_gib is None else [cap_gib]
+    limits = []
     if found["memory_bytes"] is not None:
         whole = found["memory_bytes"] // GIB
         limits.append(MPS_SHARE * whole if device.type == "mps" else max(whole - RESERVE_GIB[device.type], 0.0))
+    capped = cap_gib is not None and all(cap_gib < limit for limit in limits)
+    limits += [cap_gib] * capped
     return Room(
         type=device.type,
         limit_bytes=int(min(limits) * GIB) if limits else None,
+        capped=capped,
         capability=found.get("compute_capability"),
         data_bytes=0 if device.type == "cpu" else n_characters * (1 if vocab_size <= 256 else 4),
     )

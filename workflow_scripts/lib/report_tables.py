@@ -83,20 +83,6 @@ PROCESSES = [
     Column(name="spread", title="slowest over fastest, less one", kind="percent", measured=True),
     Column(name="cv", title="coefficient of variation", kind="percent", measured=True),
 ]
-STEP_MEMORY = [
-    Column(name="device", title="device", axis=True),
-    Column(name="cell", title="cell"),
-    Column(name="peak_allocated_bytes", title="peak allocated", kind="bytes", measured=True),
-    Column(name="predicted_peak_bytes", title="predicted", kind="bytes", measured=True),
-    Column(name="forward_peak_bytes", title="in forward", kind="bytes", measured=True),
-    Column(name="backward_peak_bytes", title="in backward", kind="bytes", measured=True),
-    Column(name="optimizer_peak_bytes", title="in the optimizer", kind="bytes", measured=True),
-    Column(name="footprint_bytes", title="footprint", kind="bytes", measured=True),
-    Column(name="peak_reserved_bytes", title="reserved", kind="bytes", measured=True),
-    Column(name="process_device_bytes", title="of the process on the device", kind="bytes", measured=True),
-    Column(name="device_used_bytes", title="used of the device", kind="bytes", measured=True),
-    Column(name="record", title="from", kind="record"),
-]
 TIMERS = [
     Column(name="device", title="device", axis=True),
     Column(name="cell", title="cell", axis=True),

@@ -70,7 +70,8 @@ CELL_COLUMNS = (
     "n_samples step_time_s step_time_low_s step_time_high_s step_time_iqr_s step_time_mean_s step_time_std_s "
     "throughput_tokens_per_s throughput_low_tokens_per_s throughput_high_tokens_per_s achieved_flop_per_s "
     "first_step_s n_cold compile_s anchor_s peak_allocated_bytes peak_reserved_bytes peak_process_bytes "
-    "memory_method stop predicted_step_time_s predicted_peak_bytes energy_per_step_j others_cores on_battery "
+    "memory_method stop predicted_step_time_s predicted_step_time_low_s predicted_step_time_high_s predicted_bound "
+    "moved_bytes_per_step predicted_peak_bytes energy_per_step_j others_cores on_battery "
     "clock_mhz temperature_c throttle started_at code commit record"
 ).split()
 
@@ -97,6 +98,8 @@ def cell_row(path: Path) -> dict[str, Any]:
         from_json(OptimizerSpec, cell["optimizer"]),
         cell["device"]["type"],
         resident_bytes=memory.get("data_bytes") or 0,
+        mode=cell["mode"],
+        compute_capability=record["environment"].get("compute_capability"),
     )
     return {
         "device": cell["device"]["id"],
@@ -125,7 +128,7 @@ def cell_row(path: Path) -> dict[str, Any]:
         "memory_method": memory.get("method"),
         "stop": result.get("stop"),
         "predicted_step_time_s": None,
-        "predicted_peak_bytes": predicted.peak_bytes if cell["mode"] == "step" else None,
+        "predicted_peak_bytes": predicted.peak_bytes,
         "energy_per_step_j": energy_per_step_j(result),
         **machine_columns(result),
         **{name: record[name] for name in ("started_at", "code", "commit")},
