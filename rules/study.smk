@@ -161,6 +161,7 @@ def calibration_spec(wildcards):
         combinations=STUDY.combinations(wildcards.device),
         vocab_size=STUDY.vocab_size,
         sustain_s=float(STUDY.config["calibration"]["sustain_s"]),
+        operators_s=float(STUDY.config["calibration"]["operators_s"]),
     )
 
 

@@ -28,6 +28,7 @@ rule collect_cells:
     input:
         cells=CELLS,
         memory=MEMORY,
+        calibrations=CALIBRATIONS,
         recordings=RECORDINGS,
     output:
         cells_table="results/{study}/tables/cells.csv",

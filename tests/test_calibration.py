@@ -154,6 +154,7 @@ SPEC = {
     "combinations": [["gpt2", "bf16", "eager"], ["gpt2", "fp32", "graphed"]],
     "vocab_size": 40,
     "sustain_s": 0.02,
+    "operators_s": 0.5,
 }
 
 
@@ -166,7 +167,8 @@ def ended(tmp_path, monkeypatch, measured):
         device.write_text(json.dumps({"status": "ok", "reason": ""}), encoding="utf-8")
 
         def run_isolated(target, arguments, **more):
-            key = "ceilings" if target == calibrate_device.CEILINGS else arguments["execution"]
+            named = {calibrate_device.CEILINGS: "ceilings", calibrate_device.OPERATORS: "operators"}
+            key = named.get(target) or arguments["execution"]
             status, reason, result = outcomes.get(key, ("ok", "", {"checks": [{"failures": []}]}))
             times = {"peak_process_bytes": None, "wall_s": 1.0, "started_at": "then", "ended_at": "later"}
             return Outcome(status=status, reason=reason, result=result, **times)

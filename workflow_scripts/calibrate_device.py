@@ -5,9 +5,9 @@ Input:
 Output:
     calibration: calibration.json. `status` and `reason` of the device as a whole (`barred`: nothing may be measured);
         `synchronisation` (see `self_check.check_clocks`); `ceilings` (a dict for each quantity, in FLOP/s, bytes/s or
-        s, see `calibration.summarise`); `checks` (see `correctness.check_architecture`, with precision and execution);
-        `barred` and `unavailable` (`precision`, `execution`, `reason`: see `verdicts`); `state` before and after;
-        `wall_s` of the measuring processes; `spec`, `code`, `environment`.
+        s, see `calibration.summarise`); `operators` (see `operator_costs.measure_operators`); `checks` (see
+        `correctness.check_architecture`, with precision and execution); `barred` and `unavailable` (`precision`,
+        `execution`, `reason`: see `verdicts`); `state` before and after; `wall_s` of the measuring processes; `spec`, `code`, `environment`.
 """
 
 import json
@@ -24,6 +24,7 @@ from workflow_scripts.lib.specs import DeviceSpec, from_json
 from workflow_scripts.lib.verdicts import announcements, device_verdict, pairs, verdict
 
 CEILINGS = "workflow_scripts.lib.calibration:measure_ceilings"
+OPERATORS = "workflow_scripts.lib.operator_costs:measure_operators"
 CHECK = "workflow_scripts.lib.correctness:check_pair"
 TIMEOUT_S = 600.0
 
@@ -44,8 +45,10 @@ def main(*, device: Path, calibration: Path, spec: dict[str, Any]) -> None:
         outcomes.append(outcome)
         return outcome
 
-    ceilings = run(CEILINGS, precisions=sorted({pair[0] for pair in wanted}), sustain_s=spec["sustain_s"])
+    precisions = sorted({pair[0] for pair in wanted})
+    ceilings = run(CEILINGS, precisions=precisions, sustain_s=spec["sustain_s"])
     status, reason = device_verdict(json.loads(device.read_text(encoding="utf-8")), ceilings)
+    costs = run(OPERATORS, precisions=precisions, budget_s=spec["operators_s"]) if status == "ok" else None
     checks, refused = [], {"barred": [], "unavailable": []}
     for (precision, execution), architectures in wanted.items() if status == "ok" else ():
         asked = {"precision": precision, "execution": execution}
@@ -62,6 +65,7 @@ def main(*, device: Path, calibration: Path, spec: dict[str, Any]) -> None:
         "status": status,
         "reason": reason,
         **{"synchronisation": measured["synchronisation"], "ceilings": measured["ceilings"]},
+        "operators": (costs.result or {}).get("operators", []) if costs else [],
         **{"checks": checks, **refused},
         **{"started_at": ceilings.started_at, "wall_s": sum(outcome.wall_s for outcome in outcomes)},
         "host": socket.gethostname(),

@@ -3,23 +3,23 @@
 Inputs:
     cells: the cells' records.
     memory: the records of what was measured of their memory in processes of its own.
+    calibrations: each device's calibration.json.
     recordings: recordings of other devices, whose cells come after.
 Outputs:
     cells: cells.csv, a row a cell; times in seconds, memory in bytes, intervals at 95 %.
     processes: processes.csv, a row for each cell measured in several processes: n_processes, median_s, spread, cv.
-    cost_model: for each device, precision and execution the fitted costs and the error on cells left out.
+    cost_model: cost_model.json, see `cost_fits.fit_models`.
 """
 
-import dataclasses
+import json
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.lib.cost_model import FEATURES, fit
+from workflow_scripts.lib.cost_fits import fit_models
 from workflow_scripts.lib.estimates import spread
 from workflow_scripts.lib.memory_table import fill_memory, memory_row
-from workflow_scripts.lib.record_files import recorded
-from workflow_scripts.lib.records import read_record, write_json
-from workflow_scripts.lib.specs import ModelShape, from_json
+from workflow_scripts.lib.record_files import read_text, recorded
+from workflow_scripts.lib.records import write_json
 from workflow_scripts.lib.tables import CELL_COLUMNS, cell_row, write_table
 
 PROCESS_COLUMNS = ("device", "cell", "n_processes", "median_s", "spread", "cv")
@@ -29,6 +29,7 @@ def main(
     *,
     cells: list[Path],
     memory: list[Path],
+    calibrations: list[Path],
     recordings: list[Path],
     cells_table: Path,
     processes: Path,
@@ -37,28 +38,10 @@ def main(
 ) -> None:
     rows = [cell_row(path) for path in [*sorted(cells), *recorded(recordings, "cells/*.json")]]
     fill_memory(rows, [memory_row(path) for path in [*memory, *recorded(recordings, "memory/*.json")]])
-    models: dict[str, dict[str, Any]] = {}
-    for (device, group), members in _groups(rows).items():
-        shapes = [from_json(ModelShape, read_record(Path(row["record"]))["spec"]["model"]) for row in members]
-        work = [(shape, row["batch_size"]) for shape, row in zip(shapes, members, strict=True)]
-        fitted = fit(work, [row["step_time_s"] for row in members])
-        if fitted:
-            model, left_out = fitted
-            models.setdefault(device, {})[group] = dataclasses.asdict(model)
-            for row, predicted_s in zip(members, left_out, strict=True):
-                row["predicted_step_time_s"] = predicted_s
-    write_json(cost_model, {"features": FEATURES, "devices": models})
+    found = [json.loads(read_text(path)) for path in [*calibrations, *recorded(recordings, "calibration.json")]]
+    write_json(cost_model, fit_models(rows, found))
     write_table(cells_table, rows, CELL_COLUMNS)
     write_table(processes, _repeats(rows), PROCESS_COLUMNS)
-
-
-def _groups(rows: list[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Measured full steps, first process each, by device and by precision and execution."""
-    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        if row["status"] == "ok" and row["mode"] == "step" and row["process"] == 1 and row["attention"] == "auto":
-            groups.setdefault((row["device"], f"{row['precision']}-{row['execution']}"), []).append(row)
-    return groups
 
 
 def _repeats(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

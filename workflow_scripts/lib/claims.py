@@ -243,8 +243,10 @@ def _effects(cells: pd.DataFrame, names: dict[str, str], processes: pd.DataFrame
 def _prediction(cost_model: dict, names: dict[str, str]) -> Iterable[Claim]:
     """How far the cost model is off where it had not been fitted."""
     for device, groups in cost_model.get("devices", {}).items():
-        for group, model in groups.items():
+        for group, model in groups["errors"].items():
             error, n_fitted = model["leave_one_out_error"], model["n_fitted"]
+            if n_fitted < 2:
+                continue
             text = (
                 f"On {names.get(device, device)}, the step time of a cell in `{group}` is predicted with a mean "
                 f"absolute error of {percent(error)} by a cost model fitted on the {n_fitted - 1:,} others."

@@ -1,69 +1,205 @@
-"""Predicts step times from measured ones: a few non-negative costs per unit of work, fitted on the grid's cells.
+"""Predicts step times: the calibrated sum over operators, corrected by what few measured cells say of it.
 
-A step costs a constant, a share for each layer (operators to launch), for each activation element moved, and for each
-FLOP. The costs are fitted by non-negative least squares on relative residuals, so that a short step weighs as much as a
-long one, and judged on each cell by leaving it out.
+The correction is a regression on the logarithm of measured over summed time, one for each device, precision and
+execution: a Gaussian process with fixed priors (Rasmussen and Williams 2006, sections 2.2 and 2.7) on a constant, on
+the shares of the sum that launches, traffic, attention and vocabulary have, on size, and on nearness to measured cells.
+Its scale follows the data, with a prior as strong as `PRIOR_CELLS` cells, so that intervals are Student's t (section
+9.9). With no cell at all it is the sum itself, with the interval of the priors. Nothing here imports torch.
 """
 
 import dataclasses
+import functools
+import json
+import math
+import random
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
+from scipy import stats
 
-from workflow_scripts.lib.counts import flops_per_token
-from workflow_scripts.lib.specs import ModelShape
+from workflow_scripts.lib.operator_rates import Rates
+from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec, StepSpec, from_json, to_json
+from workflow_scripts.lib.step_costs import Bound, StepCosts, step_costs
 
-FEATURES = ("step", "layers", "activation_elements", "flops")
-MIN_CELLS = 6
-"""Fewer cells than this determine four costs too loosely to be judged by leaving one out."""
+# What the logarithm of actual over summed time may owe to each feature, as the standard deviation of its weight.
+PRIORS = {
+    "constant": 0.35,
+    "launch": 0.5,
+    "bandwidth": 0.3,
+    "attention": 0.3,
+    "vocabulary": 0.3,
+    "octaves_of_width": 0.06,
+    "octaves_of_time": 0.03,
+}
+NEARNESS, OCTAVES_NEAR = 0.06, 2.0  # what cells share beyond the features, and how far apart they still do
+NOISE = 0.03  # of a cell's median against a repeat
+PRIOR_CELLS = 4
+CONFIDENCE = 0.95
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class CostModel:
-    """Fitted costs, in seconds per unit of each feature, and the mean absolute relative error on cells left out."""
+class StepPrediction:
+    """A step's time with its 95 % interval, what bounds it, and its parts in s, which add up to it or overlap."""
 
-    coefficients: tuple[float, ...]
-    n_fitted: int
-    leave_one_out_error: float
-
-    def step_time_s(self, shape: ModelShape, batch_size: int) -> float:
-        """Predicts the time of one full step, in seconds."""
-        return float(np.dot(features(shape, batch_size), self.coefficients))
+    step_time_s: float
+    low_s: float
+    high_s: float
+    bound: Bound
+    parts_s: dict[str, float]
 
 
-def features(shape: ModelShape, batch_size: int) -> np.ndarray:
-    """The work of one full step: (4,) float64, in the order of `FEATURES`."""
-    tokens = batch_size * shape.sequence_length
-    activations = tokens * (shape.n_layer * (8 * shape.n_embd + 2 * shape.n_inner) + shape.vocab_size)
-    flops = tokens * flops_per_token(shape, shape.sequence_length).training
-    return np.array([1.0, shape.n_layer, activations, flops], dtype=np.float64)
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """A measured full step."""
+
+    shape: ModelShape
+    step: StepSpec
+    optimizer: OptimizerSpec
+    step_time_s: float
 
 
-def fit(work: Sequence[tuple[ModelShape, int]], step_times_s: Sequence[float]) -> tuple[CostModel, list[float]] | None:
-    """Fits the costs of one device, precision and execution.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TimeModel:
+    """The predictor of one device, precision and execution, with the cells that it was fitted on."""
 
-    Args:
-        work: shape and batch size of each measured cell.
-        step_times_s: median step time of each.
+    device_type: DeviceType
+    rates: Rates
+    cases: tuple[Case, ...] = ()
 
-    Returns:
-        The model, and for each cell the time predicted by a fit without it; None with fewer than `MIN_CELLS` cells.
-    """
-    if len(work) < MIN_CELLS:
-        return None
-    matrix = np.stack([features(shape, batch_size) for shape, batch_size in work])
-    times = np.asarray(step_times_s, dtype=np.float64)
-    left_out = []
-    for index in range(len(times)):
-        keep = np.arange(len(times)) != index
-        left_out.append(float(matrix[index] @ _solve(matrix[keep], times[keep])))
-    error = float(np.mean(np.abs(np.array(left_out) / times - 1)))
-    coefficients = tuple(float(value) for value in _solve(matrix, times))
-    return CostModel(coefficients=coefficients, n_fitted=len(times), leave_one_out_error=error), left_out
+    def predict(self, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> StepPrediction:
+        """Predicts one optimizer step."""
+        costs = self._costs(shape, step, optimizer)
+        shift, deviation, freedom = self._process.at(_features(shape, costs), _place(shape, step))
+        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * deviation
+        expected = costs.total_s * math.exp(shift)
+        return StepPrediction(
+            step_time_s=expected,
+            low_s=expected * math.exp(-half),
+            high_s=expected * math.exp(half),
+            bound=costs.bound,
+            parts_s={name: seconds * math.exp(shift) for name, seconds in costs.parts_s.items()},
+        )
+
+    def sum_s(self, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> float:
+        """Gives the calibrated sum alone, without the correction."""
+        return self._costs(shape, step, optimizer).total_s
+
+    def left_out(self) -> list[StepPrediction]:
+        """Predicts each cell that the model was fitted on by all others."""
+        return [self.without(index).predict(c.shape, c.step, c.optimizer) for index, c in enumerate(self.cases)]
+
+    def without(self, index: int) -> "TimeModel":
+        """The model without one of its cells."""
+        return dataclasses.replace(self, cases=self.cases[:index] + self.cases[index + 1 :])
+
+    def error_from(self, k: int, draws: int = 40, seed: int = 0) -> float | None:
+        """Gives the mean absolute error, relative, on the other cells when only k of them, drawn at random, are known.
+
+        None with no more than k cells.
+        """
+        n = len(self.cases)
+        if n <= k:
+            return None
+        known, drawing, errors = self._process, random.Random(seed), []
+        for _ in range(draws):
+            chosen = drawing.sample(range(n), k)
+            few = known.of(chosen)
+            for index in set(range(n)) - set(chosen):
+                expected, _, _ = few.at(known.features[index], known.places[index])
+                errors.append(abs(math.exp(expected - known.logs[index]) - 1))
+        return sum(errors) / len(errors)
+
+    def _costs(self, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> StepCosts:
+        return step_costs(shape, step, optimizer, self.device_type, self.rates)
+
+    @functools.cached_property
+    def _process(self) -> "_Process":
+        features, places, logs = [], [], []
+        for case in self.cases:
+            costs = self._costs(case.shape, case.step, case.optimizer)
+            features.append(_features(case.shape, costs))
+            places.append(_place(case.shape, case.step))
+            logs.append(math.log(case.step_time_s / costs.total_s))
+        return _Process(features, places, logs)
 
 
-def _solve(matrix: np.ndarray, times: np.ndarray) -> np.ndarray:
-    relative = matrix / times[:, None]
-    scale = np.abs(relative).max(axis=0)  # FLOPs are 1e9 times the constant: equal scales keep the solver exact
-    return nnls(relative / scale, np.ones(len(times)))[0] / scale
+def _features(shape: ModelShape, costs: StepCosts) -> np.ndarray:
+    """In the order of `PRIORS`; sizes are counted from the middle of what is usual, so that 0 says nothing."""
+    parts = costs.parts_s
+    total_s = sum(parts.values())
+    return np.array(
+        [
+            1.0,
+            parts["launch"] / total_s,
+            parts["bandwidth"] / total_s,
+            costs.attention_s / total_s,
+            costs.vocabulary_s / total_s,
+            math.log2(shape.n_embd / 256),
+            math.log2(costs.total_s / 0.05),
+        ]
+    )
+
+
+def _place(shape: ModelShape, step: StepSpec) -> np.ndarray:
+    """Where a cell lies, in octaves: what lies near one another errs alike."""
+    tokens = step.batch_size * shape.sequence_length / step.accumulation
+    sizes = (tokens, shape.n_embd, shape.n_layer, shape.sequence_length, shape.vocab_size, shape.n_embd // shape.n_head)
+    return np.log2(np.array([*sizes, 2.0 ** (2 * (shape.architecture == "llama"))], dtype=float))
+
+
+class _Process:
+    """The regression: prior and data give a mean and a deviation anywhere."""
+
+    def __init__(self, features: Sequence[np.ndarray], places: Sequence[np.ndarray], logs: Sequence[float]) -> None:
+        self.variances = np.array(list(PRIORS.values())) ** 2
+        self.features, self.places = features, places
+        self.logs = np.array(logs)
+        self.freedom = PRIOR_CELLS + len(logs)
+        self.scale = 1.0
+        if len(logs):
+            covariance = self._between(np.stack(features), np.stack(places)) + NOISE**2 * np.eye(len(logs))
+            self.inverse = np.linalg.inv(covariance)
+            self.scale = (PRIOR_CELLS + self.logs @ self.inverse @ self.logs) / self.freedom
+
+    def of(self, chosen: Sequence[int]) -> "_Process":
+        """The regression on some of the cells."""
+        return _Process(*([values[i] for i in chosen] for values in (self.features, self.places, self.logs)))
+
+    def _between(self, features: np.ndarray, places: np.ndarray) -> np.ndarray:
+        mine, here = (np.stack(self.features), np.stack(self.places)) if len(self.features) else (features, places)
+        apart = ((places[:, None] - here[None]) ** 2).sum(axis=2) / OCTAVES_NEAR**2
+        return (features * self.variances) @ mine.T + NEARNESS**2 * np.exp(-apart / 2)
+
+    def at(self, features: np.ndarray, place: np.ndarray) -> tuple[float, float, int]:
+        """Gives mean and deviation of the logarithm of a measured time over the sum, and the degrees of freedom."""
+        variance = float(features @ (self.variances * features)) + NEARNESS**2 + NOISE**2
+        if not len(self.logs):
+            return 0.0, math.sqrt(variance), self.freedom
+        shared = self._between(features[None], place[None])[0]
+        mean = float(shared @ self.inverse @ self.logs)
+        return mean, math.sqrt(self.scale * max(variance - shared @ self.inverse @ shared, NOISE**2)), self.freedom
+
+
+def as_json(models: dict[str, TimeModel]) -> dict[str, Any]:
+    """Turns the models of one device, by precision and execution, into JSON values: rates once for each precision."""
+    return {
+        "type": next(iter(models.values())).device_type,
+        "rates": {group.split("-")[0]: to_json(model.rates) for group, model in models.items()},
+        "cases": {group: [to_json(case) for case in model.cases] for group, model in models.items()},
+    }
+
+
+def read_models(cost_model: Path) -> dict[str, dict[str, TimeModel]]:
+    """Reads cost_model.json: the models by device and by precision and execution (`fp32-eager`)."""
+    found: dict[str, dict[str, TimeModel]] = {}
+    for device, values in json.loads(cost_model.read_text(encoding="utf-8"))["devices"].items():
+        rates = {precision: from_json(Rates, one) for precision, one in values["rates"].items()}
+        for group, cases in values["cases"].items():
+            found.setdefault(device, {})[group] = TimeModel(
+                device_type=values["type"],
+                rates=rates[group.split("-")[0]],
+                cases=tuple(from_json(Case, case) for case in cases),
+            )
+    return found

@@ -34,5 +34,5 @@ TEXT = (
     "device", "type", "name", "driver", "torch", "python", "platform", "host", "cell", "model", "architecture",
     "precision", "execution", "mode", "status", "reason", "memory_method", "stop", "record", "run", "treatment",
     "origin", "operator", "category", "phase", "code", "commit", "started_at", "ended_at", "quantity", "unit",
-    "source", "role", "bound", "check_reason",
+    "source", "predicted_bound", "kind", "direction", "role", "bound", "check_reason",
 )  # fmt: skip

@@ -52,6 +52,7 @@ CELLS = [
     Column(name="anchor_s", title="anchor", kind="s", measured=True),
     *MEMORY,
     Column(name="predicted_step_time_s", title="step time predicted", kind="s", measured=True),
+    Column(name="predicted_bound", title="bound by", kind="text", measured=True),
     Column(name="predicted_peak_bytes", title="peak allocated predicted", kind="bytes", measured=True),
     *RECORD,
 ]  # fmt: skip

@@ -77,7 +77,7 @@ CELL_COLUMNS = (
 
 
 def cell_row(path: Path) -> dict[str, Any]:
-    """The row of a cell's record; `predicted_step_time_s` is the cost model's to fill."""
+    """The row of a cell's record; what is predicted of its time is the cost model's to fill, see `cost_fits`."""
     record = read_record(path)
     cell, result = record["spec"], record["result"] or {}
     shape = from_json(ModelShape, cell["model"])

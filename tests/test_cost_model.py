@@ -1,0 +1,224 @@
+"""The cost model on invented devices whose truth is known: what it predicts of them from few cells, or from none."""
+
+import dataclasses
+import json
+import math
+import random
+
+import pytest
+
+from tests.tiny_run import ADAMW, CPU
+from workflow_scripts.lib import operator_costs
+from workflow_scripts.lib.cost_fits import EXECUTIONS
+from workflow_scripts.lib.cost_model import Case, TimeModel, as_json, read_models
+from workflow_scripts.lib.counts import count_parameters, flops_per_token
+from workflow_scripts.lib.operator_rates import OperatorTime, Rates, read_rates
+from workflow_scripts.lib.operator_work import elements, flops, parameter_sizes, step_operators
+from workflow_scripts.lib.provenance import modules_of
+from workflow_scripts.lib.specs import StepSpec, to_json
+from workflow_scripts.lib.step_costs import step_costs, step_traffic_bytes
+from workflow_scripts.lib.study import complete_shape
+
+OVERHEAD_S = 5e-6
+
+
+def shape(n_layer=4, n_embd=128, architecture="gpt2", vocab_size=256, sequence_length=128, **more):
+    values = {"architecture": architecture, "n_layer": n_layer, "n_embd": n_embd, "n_head": 4, **more}
+    return complete_shape(values, vocab_size, sequence_length)
+
+
+def step(batch_size=8, execution="eager", **more):
+    return StepSpec(batch_size=batch_size, precision="fp32", execution=execution, **more)
+
+
+def device(flop_per_s=1e11, bytes_per_s=1e10, host_s=None, overhead_s=OVERHEAD_S):
+    """Rates of a device that takes just overhead plus work over rate for every operator."""
+    points = []
+    for kind, dims in operator_costs.sizes("cpu"):
+        for direction in ("forward", "backward") if kind != "optimizer" else ("forward",):
+            work_s = flops(kind, dims, direction) / flop_per_s or 12 * elements(kind, dims) / bytes_per_s
+            seconds = work_s + (overhead_s if host_s is None else 1e-6)
+            points.append(OperatorTime(kind=kind, direction=direction, dims=dims, seconds=seconds, host_s=host_s))
+    return Rates(
+        flop_per_s=flop_per_s, bytes_per_s=bytes_per_s, operator_s=overhead_s, kernel_s=1e-6, operators=tuple(points)
+    )
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama"])
+def test_the_operators_have_the_flops_and_parameters_that_are_counted(architecture):
+    model = shape(3, 64, architecture)
+    operators = step_operators(model, step(4))
+    forward = sum(one.calls * flops(one.kind, one.dims, "forward") for one in operators)
+    assert forward == pytest.approx(4 * 128 * flops_per_token(model, 128).forward)
+    assert sum(size * n for size, n in parameter_sizes(model).items()) == count_parameters(model).total
+
+
+def test_accumulation_repeats_all_but_the_update_and_checkpointing_repeats_a_forward_pass():
+    model = shape(3, 64)
+
+    def counted(**more):
+        return [one for one in step_operators(model, step(8, **more)) if one.kind == "linear"]
+
+    def forward(operators):
+        return sum(one.calls * flops(one.kind, one.dims, "forward") for one in operators)
+
+    assert forward(counted(accumulation=4)) == pytest.approx(forward(counted()))
+    again = forward(counted(checkpointing=True)) / forward(counted())
+    assert 1.3 < again < 1.8  # all but the head and each block's last product
+
+
+def test_a_rate_is_recovered_between_the_sizes_that_were_measured():
+    rates = device()
+    for dims in ((100, 48, 200), (1000, 256, 300), (3000, 500, 1500)):
+        expected = 2 * math.prod(dims) / 1e11 + OVERHEAD_S
+        assert rates.seconds("linear", "forward", dims) == pytest.approx(expected, rel=0.15)
+    assert rates.seconds("gelu", "forward", (300, 700)) == pytest.approx(12 * 210e3 / 1e10 + OVERHEAD_S, rel=0.1)
+
+
+def test_beyond_the_measured_sizes_the_last_rate_holds():
+    rates = device()
+    once, twice = (rates.seconds("residual", "forward", (n, 4096)) for n in (2**16, 2**17))
+    assert twice == pytest.approx(2 * once)
+
+
+@pytest.mark.parametrize(
+    ("model", "batch_size", "bound"),
+    [(shape(8, 16, sequence_length=8), 1, "launch"), (shape(2, 512, sequence_length=256), 16, "compute")],
+)
+def test_what_bounds_a_step_is_told(model, batch_size, bound):
+    rates = device(flop_per_s=1e10)
+    assert step_costs(model, step(batch_size), ADAMW, "cpu", rates).bound == bound
+
+
+def test_a_slow_memory_bounds_a_step_by_bandwidth():
+    costs = step_costs(shape(2, 64), step(16), ADAMW, "cpu", device(flop_per_s=1e14, bytes_per_s=1e9))
+    assert costs.bound == "bandwidth"
+    assert costs.total_s == pytest.approx(sum(costs.parts_s.values()))
+
+
+def test_on_cuda_the_slower_of_host_and_device_sets_the_pace_and_a_graph_frees_it_of_the_host():
+    rates = device(flop_per_s=1e14, bytes_per_s=1e12, host_s=20e-6)
+    small = shape(8, 64, sequence_length=32)
+    eager = step_costs(small, step(1), ADAMW, "cuda", rates)
+    graphed = step_costs(small, step(1, "graphed"), ADAMW, "cuda", rates)
+    assert eager.bound == "launch"
+    assert eager.total_s == eager.launch_s > eager.compute_s + eager.bandwidth_s
+    assert graphed.total_s < eager.total_s / 4
+
+
+def test_a_compiler_leaves_fewer_bytes_to_move():
+    eager, compiled = (step_traffic_bytes(shape(), step(8, execution)) for execution in ("eager", "compiled"))
+    assert compiled < eager
+    rates = device(bytes_per_s=1e9)
+    assert step_costs(shape(), step(8, "compiled"), ADAMW, "cpu", rates).total_s < (
+        step_costs(shape(), step(8), ADAMW, "cpu", rates).total_s
+    )
+
+
+def measured_cases(rates, n, noise=0.0, seed=0):
+    """Cells of a device that is slower than its calibration says, the more the narrower the model."""
+    drawing, cases = random.Random(seed), []
+    for _ in range(n):
+        model = shape(
+            drawing.choice((1, 2, 4, 8)), drawing.choice((32, 64, 128, 256)), drawing.choice(("gpt2", "llama")),
+            drawing.choice((64, 1024, 8192)), drawing.choice((32, 128, 256)),
+        )  # fmt: skip
+        asked = step(drawing.choice((1, 4, 16)))
+        truth = step_costs(model, asked, ADAMW, "cpu", rates).total_s * 1.4 * (256 / model.n_embd) ** 0.05
+        truth *= math.exp(drawing.gauss(0, noise))
+        cases.append(Case(shape=model, step=asked, optimizer=ADAMW, step_time_s=truth))
+    return cases
+
+
+@pytest.fixture(scope="module")
+def rates():
+    return device()
+
+
+def test_three_cells_correct_what_the_calibration_missed(rates):
+    cases = measured_cases(rates, 40)
+    known, fresh = cases[:3], cases[3:]
+    model = TimeModel(device_type="cpu", rates=rates, cases=tuple(known))
+
+    def error(predict):
+        return sum(abs(predict(c.shape, c.step, c.optimizer) / c.step_time_s - 1) for c in fresh) / len(fresh)
+
+    assert error(model.sum_s) > 0.25
+    assert error(lambda *asked: model.predict(*asked).step_time_s) < 0.08
+
+
+def test_intervals_cover_and_narrow_with_cells(rates):
+    cases = measured_cases(rates, 60, noise=0.05)
+    model = TimeModel(device_type="cpu", rates=rates, cases=tuple(cases[:12]))
+    inside = 0
+    for case in cases[12:]:
+        predicted = model.predict(case.shape, case.step, case.optimizer)
+        inside += predicted.low_s <= case.step_time_s <= predicted.high_s
+        bare = TimeModel(device_type="cpu", rates=rates).predict(case.shape, case.step, case.optimizer)
+        assert predicted.high_s / predicted.low_s < bare.high_s / bare.low_s
+    assert inside >= 0.85 * 48
+
+
+def test_without_a_cell_the_sum_stands_with_a_wide_interval(rates):
+    predicted = TimeModel(device_type="cpu", rates=rates).predict(shape(), step(), ADAMW)
+    assert predicted.step_time_s == step_costs(shape(), step(), ADAMW, "cpu", rates).total_s
+    assert predicted.high_s / predicted.low_s > 3
+    assert sum(predicted.parts_s.values()) == pytest.approx(predicted.step_time_s)
+
+
+def test_a_cell_left_out_does_not_know_itself(rates):
+    cases = measured_cases(rates, 8)
+    wrong = dataclasses.replace(cases[0], step_time_s=cases[0].step_time_s * 3)
+    honest = TimeModel(device_type="cpu", rates=rates, cases=tuple(cases)).left_out()[0]
+    misled = TimeModel(device_type="cpu", rates=rates, cases=(wrong, *cases[1:])).left_out()[0]
+    assert misled == honest
+
+
+def test_the_error_from_few_cells_falls_with_their_number(rates):
+    model = TimeModel(device_type="cpu", rates=rates, cases=tuple(measured_cases(rates, 30, noise=0.02)))
+    assert model.error_from(8) < model.error_from(3) < model.error_from(1)
+    assert model.error_from(30) is None
+
+
+def test_a_model_is_read_back_as_it_was_written(tmp_path, rates):
+    model = TimeModel(device_type="cpu", rates=rates, cases=tuple(measured_cases(rates, 4)))
+    file = tmp_path / "cost_model.json"
+    file.write_text(json.dumps({"devices": {"cpu": as_json({"fp32-eager": model})}}), encoding="utf-8")
+    read = read_models(file)["cpu"]["fp32-eager"]
+    assert read == model
+    assert read.predict(shape(), step(), ADAMW) == model.predict(shape(), step(), ADAMW)
+
+
+def test_thousands_of_candidates_take_seconds(rates):
+    model = TimeModel(device_type="cpu", rates=rates, cases=tuple(measured_cases(rates, 18)))
+    times = [
+        model.predict(shape(n_layer, 32 * width), step(), ADAMW).step_time_s
+        for n_layer in range(1, 33) for width in range(1, 17)
+    ]  # fmt: skip
+    assert all(later > earlier for earlier, later in zip(times[::16], times[16::16], strict=False))
+
+
+def test_operators_are_measured_and_become_rates():
+    parts = []
+    arguments = {"device": to_json(CPU), "precisions": ["fp32", "tf32"], "budget_s": 0.2}
+    found = operator_costs.measure_operators(arguments, parts.append)
+    assert {one["kind"] for one in found["operators"]} >= {"linear", "attention", "loss", "optimizer", "embedding"}
+    assert all(one["seconds"] > 0 for one in found["operators"])
+    assert found["unavailable"][0]["precision"] == "tf32"
+    assert len(parts) == 1
+    ceilings = [
+        {"quantity": "matrix_product", "precision": "fp32", "unit": "FLOP/s", "value": 1e11, "best": 1.1e11},
+        {"quantity": "copy", "precision": None, "unit": "bytes/s", "value": 1e10, "best": 1e10},
+        {"quantity": "operator", "precision": None, "unit": "s", "value": 1e-6, "best": 1e-6},
+    ]
+    rates = read_rates({"ceilings": ceilings, "operators": json.loads(json.dumps(found["operators"]))})
+    assert list(rates) == ["fp32"]
+    assert TimeModel(device_type="cpu", rates=rates["fp32"]).predict(shape(), step(), ADAMW).step_time_s > 0
+    assert read_rates({"ceilings": [], "operators": found["operators"]}) == {}
+
+
+def test_measuring_operators_is_free_of_predicting():
+    names = {path.stem for path in modules_of("workflow_scripts/calibrate_device.py")}
+    assert "operator_costs" in names
+    assert not names & {"cost_model", "operator_rates", "operator_work", "step_costs"}
+    assert set(EXECUTIONS) == {"cpu", "cuda", "mps"}

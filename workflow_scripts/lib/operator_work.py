@@ -1,0 +1,149 @@
+"""The operators of a training step by closed form: which there are, how often, on how much, from a shape alone.
+
+Letters as in `counts`: b sequences and n = b T tokens of a micro-batch, d `n_embd`, F `n_inner`, h heads, D = d / h,
+V vocabulary, L layers, A micro-batches. An operator here is what a person would name, with its backward pass beside it:
+`attention` goes from q, k and v in one tensor to what the projection reads. Nothing here imports torch.
+"""
+
+import dataclasses
+import math
+from typing import Literal
+
+from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
+from workflow_scripts.lib.specs import ModelShape, StepSpec
+
+Kind = Literal[
+    "linear", "attention", "rotary", "layer_norm", "rms_norm", "gelu", "swiglu", "residual", "embedding", "loss",
+    "optimizer",
+]  # fmt: skip
+Direction = Literal["forward", "backward"]
+
+PRODUCTS = ("linear", "attention")
+# Kernels that one call launches, forward and backward, in eager torch: what the host has to do for it.
+LAUNCHES = {
+    "linear": (1, 3), "attention": (1, 4), "rotary": (10, 12), "layer_norm": (1, 2), "rms_norm": (4, 8), "gelu": (1, 1),
+    "swiglu": (2, 4), "residual": (1, 0), "embedding": (1, 2), "loss": (2, 2), "optimizer": (1, 0),
+}  # fmt: skip
+# Passes over memory per element, forward and backward, unfused; `loss` and `embedding` have elements of their own size.
+PASSES = {
+    "rotary": (8, 10), "layer_norm": (2, 4), "rms_norm": (6, 12), "gelu": (2, 3), "swiglu": (5, 8), "residual": (3, 1),
+    "embedding": (2, 2), "loss": (4, 5), "optimizer": (8, 0),
+}  # fmt: skip
+# The same where a compiler writes each result once, straight from what it depends on.
+FUSED_PASSES = {
+    "rotary": (2, 2), "layer_norm": (2, 3), "rms_norm": (2, 3), "gelu": (1, 2), "swiglu": (1.5, 3), "residual": (1, 1),
+    "embedding": (1, 2), "loss": (2, 3), "optimizer": (8, 0),
+}  # fmt: skip
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Operator:
+    """One kind of work on one size, `calls` times forward and `backward_calls` times backward in a step.
+
+    `dims`: linear (rows, inputs, outputs); attention and rotary (sequences, heads, T, D); loss (n, V); embedding
+    (n, V, d); optimizer (elements of one parameter,); all others (rows, width).
+    """
+
+    kind: Kind
+    dims: tuple[int, ...]
+    calls: float
+    backward_calls: float
+
+
+def step_operators(shape: ModelShape, step: StepSpec) -> list[Operator]:
+    """Lists the operators of one optimizer step.
+
+    With checkpointing a block's forward pass runs twice, but for its last product (early stop; torch's
+    `use_reentrant=False`). Dropout is counted as further passes like that of a residual addition.
+    """
+    d, F, L, V, A = shape.n_embd, shape.n_inner, shape.n_layer, shape.vocab_size, step.accumulation
+    b = step.batch_size // A
+    n, head = b * shape.sequence_length, (b, shape.n_head, shape.sequence_length, d // shape.n_head)
+    llama = shape.architecture == "llama"
+    norm: Kind = "rms_norm" if llama else "layer_norm"
+    qkv, proj, up, down = (("linear", (n, inputs, outputs)) for outputs, inputs in block_matrices(shape))
+    block: list[tuple[Kind, tuple[int, ...], float]] = [
+        (norm, (n, d), 2),
+        (*qkv, 1),
+        ("attention", head, 1),
+        (*proj, 1),
+        (*up, 1),
+        ("swiglu" if llama else "gelu", (n, F), 1),
+        ("residual", (n, d), 4 if shape.dropout else 2),
+        *([("rotary", head, 2)] if llama else []),
+    ]
+    again = 2 if step.checkpointing else 1
+    operators = [
+        Operator(kind=kind, dims=dims, calls=A * L * calls * again, backward_calls=A * L * calls)
+        for kind, dims, calls in block
+    ]
+    operators.append(Operator(kind=down[0], dims=down[1], calls=A * L, backward_calls=A * L))
+    ends: list[tuple[Kind, tuple[int, ...]]] = [
+        ("embedding", (n, V, d)),
+        (norm, (n, d)),
+        ("linear", (n, d, V)),
+        ("loss", (n, V)),
+    ]
+    operators += [Operator(kind=kind, dims=dims, calls=A, backward_calls=A) for kind, dims in ends]
+    # Gradients that are added to others: of a tied head, and of every micro-batch after the first.
+    sizes = parameter_sizes(shape)
+    added = {V * d: A} if not llama else {}
+    for size, count in sizes.items():
+        added[size] = added.get(size, 0) + count * (A - 1)
+    operators += [
+        Operator(kind="residual", dims=(1, size), calls=count, backward_calls=0)
+        for size, count in added.items() if count
+    ]  # fmt: skip
+    operators += [
+        Operator(kind="optimizer", dims=(size,), calls=count, backward_calls=0) for size, count in sizes.items()
+    ]
+    return operators
+
+
+def parameter_sizes(shape: ModelShape) -> dict[int, int]:
+    """Gives how many parameters (tensors) there are of each number of elements."""
+    count, sizes = count_parameters(shape), {}
+    tensors = [(rows * columns, shape.n_layer) for rows, columns in block_matrices(shape)]
+    tensors += [(length, shape.n_layer) for length in block_vectors(shape)]
+    tensors += [(size, 1) for size in (count.token_embedding, count.position_embedding, count.head) if size]
+    tensors += [(shape.n_embd, 2 if shape.architecture == "gpt2" and shape.bias else 1)]
+    for size, how_many in tensors:
+        sizes[size] = sizes.get(size, 0) + how_many
+    return sizes
+
+
+def elements(kind: Kind, dims: tuple[int, ...]) -> int:
+    """Gives the elements that an operator works on: of its output, or for `embedding` of output and table."""
+    if kind == "linear":
+        return dims[0] * dims[2]
+    if kind == "embedding":
+        return dims[0] * dims[2] + dims[1] * dims[2]
+    return math.prod(dims)
+
+
+def flops(kind: Kind, dims: tuple[int, ...], direction: Direction) -> float:
+    """Counts the FLOPs of the products of one call, 0 for all others.
+
+    Backward attention computes QKᵀ again: 2.5 times forward (FlashAttention, Dao et al. 2022, arXiv 2205.14135).
+    """
+    if kind == "linear":
+        return 2.0 * math.prod(dims) * (1 if direction == "forward" else 2)
+    if kind == "attention":
+        sequences, heads, length, size = dims
+        return 4.0 * sequences * heads * length**2 * size * (1 if direction == "forward" else 2.5)
+    return 0.0
+
+
+def moved_bytes(
+    kind: Kind, dims: tuple[int, ...], direction: Direction, element_bytes: int, fused: bool = False
+) -> float:
+    """Counts the bytes that one call reads and writes, each tensor once."""
+    backward = direction == "backward"
+    if kind == "linear":
+        rows, inputs, outputs = dims
+        once = rows * inputs + inputs * outputs + rows * outputs
+        return float(element_bytes * once * (2 if backward else 1))
+    if kind == "attention":
+        return float(element_bytes * math.prod(dims) * (8 if backward else 4))
+    passes = (FUSED_PASSES if fused else PASSES)[kind][backward]
+    return float((4 if kind in ("optimizer", "loss", "embedding") else element_bytes) * elements(kind, dims) * passes)

@@ -1,0 +1,142 @@
+"""The time of a step before anything of its kind was measured: its operators one by one, at calibrated rates.
+
+Each operator costs what its calibration measured, max(FLOPs / rate, bytes / bandwidth) plus overhead being its physics;
+the parts say which of the three it was. On CUDA host and device work side by side: eagerly the slower of the two sets
+the pace, captured as a graph the device alone. A compiler fuses what lies between products: such operators cost the
+bytes that are left to move, at the rate of an addition of their size.
+"""
+
+import dataclasses
+from typing import Literal
+
+from workflow_scripts.lib.operator_rates import Rates
+from workflow_scripts.lib.operator_work import (
+    LAUNCHES,
+    PASSES,
+    PRODUCTS,
+    Direction,
+    Operator,
+    elements,
+    flops,
+    moved_bytes,
+    parameter_sizes,
+    step_operators,
+)
+from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec, StepSpec
+
+Bound = Literal["launch", "bandwidth", "compute"]
+BOUNDS: tuple[Bound, ...] = ("launch", "bandwidth", "compute")
+STEP_LAUNCHES = 40  # gathering the batch, the learning rate, loss, cursor, the scale of the clipped gradients
+# Assume: beside fused AdamW the optimizers take so many times its time per parameter; they were not calibrated.
+OPTIMIZER_TIMES = {"adamw": 1.0, "sgd": 0.6, "adafactor": 4.0, "muon": 1.5}
+NEWTON_SCHULZ_STEPS = 5  # torch.optim.Muon's default
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepCosts:
+    """Seconds of a step by what bounds them; `total_s` is less than their sum where host and device overlap."""
+
+    launch_s: float
+    bandwidth_s: float
+    compute_s: float
+    total_s: float
+    attention_s: float
+    vocabulary_s: float
+
+    @property
+    def parts_s(self) -> dict[str, float]:
+        return {"launch": self.launch_s, "bandwidth": self.bandwidth_s, "compute": self.compute_s}
+
+    @property
+    def bound(self) -> Bound:
+        return max(BOUNDS, key=self.parts_s.__getitem__)
+
+
+def step_costs(
+    shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, device_type: DeviceType, rates: Rates
+) -> StepCosts:
+    """Adds up the operators of one optimizer step."""
+    parts, host_s = dict.fromkeys(BOUNDS, 0.0), STEP_LAUNCHES * rates.operator_s
+    attention_s = vocabulary_s = 0.0
+    kernels: float = STEP_LAUNCHES
+    fused = step.execution != "eager"
+    overlapped = device_type == "cuda"
+    for operator in [*step_operators(shape, step), *_newton_schulz(shape, optimizer)]:
+        for direction, calls in (("forward", operator.calls), ("backward", operator.backward_calls)):
+            if not calls or not rates.knows(operator.kind):
+                continue
+            seconds = calls * _seconds(operator, direction, optimizer, fused, rates)
+            launches = calls * (1 if fused else LAUNCHES[operator.kind][direction == "backward"])
+            kernels += launches
+            one_host_s = rates.host_s(operator.kind, direction)
+            host_s += launches * rates.operator_s if fused or one_host_s is None else calls * one_host_s
+            launch_s = 0.0 if overlapped else min(seconds, launches * rates.operator_s)
+            parts["launch"] += launch_s
+            parts[_bound(operator, direction, step, rates)] += seconds - launch_s
+            attention_s += seconds if operator.kind == "attention" else 0.0
+            vocabulary_s += seconds if shape.vocab_size in operator.dims[1:] else 0.0
+    total_s = sum(parts.values())
+    if not overlapped:
+        total_s += STEP_LAUNCHES * rates.operator_s
+        parts["launch"] += STEP_LAUNCHES * rates.operator_s
+    elif step.execution == "graphed":
+        parts["launch"] = kernels * (rates.kernel_s or 0.0)
+        total_s += parts["launch"]
+    else:
+        parts["launch"], total_s = host_s, max(host_s, total_s)
+    return StepCosts(
+        **{f"{name}_s": seconds for name, seconds in parts.items()},
+        total_s=total_s, attention_s=attention_s, vocabulary_s=vocabulary_s,
+    )  # fmt: skip
+
+
+def _seconds(operator: Operator, direction: Direction, optimizer: OptimizerSpec, fused: bool, rates: Rates) -> float:
+    """One call's time on the device."""
+    if operator.kind == "optimizer":
+        return rates.seconds("optimizer", "forward", operator.dims) * OPTIMIZER_TIMES[optimizer.name]
+    if not fused or operator.kind in PRODUCTS or not rates.knows("residual"):
+        return rates.seconds(operator.kind, direction, operator.dims)
+    # The bytes that are left, at the pace of an addition of as many elements.
+    size = (1, elements(operator.kind, operator.dims))
+    of_addition = rates.seconds("residual", "forward", size) / PASSES["residual"][0] / 4
+    left = moved_bytes(operator.kind, operator.dims, direction, 4, fused=True) / elements(operator.kind, operator.dims)
+    return of_addition * left
+
+
+def _bound(operator: Operator, direction: Direction, step: StepSpec, rates: Rates) -> Bound:
+    """Whether an operator's work is arithmetic or traffic, by the device's ceilings."""
+    element_bytes = 2 if step.precision in ("bf16", "fp16") else 4
+    arithmetic_s = flops(operator.kind, operator.dims, direction) / rates.flop_per_s
+    traffic_s = moved_bytes(operator.kind, operator.dims, direction, element_bytes) / rates.bytes_per_s
+    return "compute" if arithmetic_s > traffic_s else "bandwidth"
+
+
+def _newton_schulz(shape: ModelShape, optimizer: OptimizerSpec) -> list[Operator]:
+    """The products by which Muon orthogonalises each matrix of a block (Jordan 2024)."""
+    if optimizer.name != "muon":
+        return []
+    from workflow_scripts.lib.counts import block_matrices
+
+    found = []
+    for sides in block_matrices(shape):
+        short, long = sorted(sides)
+        calls = shape.n_layer * NEWTON_SCHULZ_STEPS
+        for dims in ((short, long, short), (short, short, short), (short, short, long)):
+            found.append(Operator(kind="linear", dims=dims, calls=calls, backward_calls=0))
+    return found
+
+
+def step_traffic_bytes(shape: ModelShape, step: StepSpec) -> float:
+    """Counts the bytes that a step's operators read and write, each tensor once an operator."""
+    element_bytes, fused = 2 if step.precision in ("bf16", "fp16") else 4, step.execution != "eager"
+    return sum(
+        calls * moved_bytes(operator.kind, operator.dims, direction, element_bytes, fused)
+        for operator in step_operators(shape, step)
+        for direction, calls in (("forward", operator.calls), ("backward", operator.backward_calls))
+        if calls
+    )
+
+
+def count_tensors(shape: ModelShape) -> int:
+    """Counts the parameters as tensors."""
+    return sum(parameter_sizes(shape).values())
