@@ -112,7 +112,10 @@ class TimeModel:
         return sum(errors) / len(errors)
 
     def _costs(self, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> StepCosts:
-        return step_costs(shape, step, optimizer, self.device_type, self.rates)
+        asked = (shape, step, optimizer.name, self.device_type)
+        if asked not in self.rates.sums:
+            self.rates.sums[asked] = step_costs(shape, step, optimizer, self.device_type, self.rates)
+        return self.rates.sums[asked]
 
     @functools.cached_property
     def _process(self) -> "_Process":

@@ -58,6 +58,11 @@ class Rates:
         return self._tables[kind, direction].host_s
 
     @functools.cached_property
+    def sums(self) -> dict[Any, Any]:
+        """The sums over operators that were made with these rates, by what they were asked for."""
+        return {}
+
+    @functools.cached_property
     def _tables(self) -> dict[tuple[str, str], "_Table"]:
         groups: dict[tuple[str, str], list[OperatorTime]] = {}
         for one in self.operators:

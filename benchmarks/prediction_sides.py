@@ -1,0 +1,70 @@
+"""What the processes of `prediction.py` do: time steps of many shapes, one after the other."""
+
+import gc
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from workflow_scripts.lib.cell import DRAWN_ON_DEVICE_ABOVE
+from workflow_scripts.lib.counts import count_parameters
+from workflow_scripts.lib.device_timing import clock_of
+from workflow_scripts.lib.memory import peak_memory, reset_peak_memory
+from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
+from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, ModelShape, OptimizerSpec, StepSpec, from_json
+from workflow_scripts.lib.step import TrainStep
+from workflow_scripts.lib.timing import sample_steps
+
+N_TOKENS, N_BATCHES = 200_000, 100
+
+Send = Callable[[dict[str, Any]], None]
+
+
+def measure_shapes(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
+    """Times the training step of each shape in this process.
+
+    Args:
+        arguments: `device`, `optimizer`, `measure` (specs as JSON); `shapes`: pairs of ModelShape and StepSpec.
+        send: takes, after each shape, its `index` with `step_time_s` (median of the warm steps), `n` of them and
+            `peak_allocated_bytes` (None where not counted), or `failed`: why it could not be measured.
+
+    Returns:
+        `environment`: what measured.
+    """
+    device = from_json(DeviceSpec, arguments["device"])
+    where = torch.device(device.torch_name)
+    optimizer = from_json(OptimizerSpec, arguments["optimizer"])
+    measure = from_json(MeasureSpec, arguments["measure"])
+    for index, (shape, step) in enumerate(arguments["shapes"]):
+        model, spec = from_json(ModelShape, shape), from_json(StepSpec, step)
+        try:
+            send({"index": index, **_measure(model, spec, optimizer, device, where, measure)})
+        except (RuntimeError, Unavailable) as error:
+            if not (isinstance(error, Unavailable) or is_out_of_memory(error)):
+                raise
+            send({"index": index, "failed": one_line(str(error))})
+        gc.collect()
+        torch._dynamo.reset()
+        reset_peak_memory(where)
+    name = torch.cuda.get_device_name(where) if where.type == "cuda" else None
+    environment = {"torch": torch.__version__, "cuda": torch.version.cuda, "device_name": name}
+    return {"environment": environment}
+
+
+def _measure(
+    model: ModelShape,
+    spec: StepSpec,
+    optimizer: OptimizerSpec,
+    device: DeviceSpec,
+    where: torch.device,
+    measure: MeasureSpec,
+) -> dict[str, Any]:
+    tokens = np.random.default_rng(0).integers(0, model.vocab_size, N_TOKENS).astype(np.uint16)
+    drawn_on = "device" if where.type != "cpu" or count_parameters(model).total > DRAWN_ON_DEVICE_ABOVE else "cpu"
+    step = TrainStep.build(model, spec, optimizer, device, tokens, N_BATCHES, 0, drawn_on)
+    samples = sample_steps(step.run, step.synchronise, clock=clock_of(where), measure=measure)
+    peak = peak_memory(where)["peak_allocated_bytes"]
+    times = samples.samples_s or samples.cold_s[-1:]
+    return {"step_time_s": statistics.median(times), "n": len(times), "peak_allocated_bytes": peak}
