@@ -34,7 +34,7 @@ def main(*, operator_probes: Path, figure: Path, data: Path, spec: dict) -> None
                 axis.plot(part * 100, range(len(order)), **styles[mode], linestyle="", label=mode.replace("_", " and "))
             axis.set_yticks(range(len(order)), order)
             axis.set_ylim(len(order) - 0.4, -0.6)
-            axis.set_xlim(left=0)
+            axis.set_xlim(0, rows.share.max() * 105)
             plotting.linear_axis(axis.xaxis)
         plotting.label_axes(canvas, "share of the time of a pass (%)")
         plotting.legend(canvas, axes)

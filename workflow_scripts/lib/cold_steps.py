@@ -3,7 +3,6 @@
 Both are read off cells that were timed anyway: nothing is measured for them.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,11 +29,11 @@ def warm_up_rows(record: dict[str, Any], path: str) -> list[dict[str, Any]]:
     cell, result = record["spec"], record["result"] or {}
     cold, warm = result.get("cold_s") or [], result.get("samples_s") or []
     in_order = [*cold, *warm]
-    if not warm or len(in_order) < max(DISCARDED) + MEASURED_STEPS:
+    if not warm:
         return []
     steady = float(np.median(warm))
     rows = []
-    for n in DISCARDED:
+    for n in (n for n in DISCARDED if n + MEASURED_STEPS <= len(in_order)):
         seen = np.asarray(in_order[n : n + MEASURED_STEPS])
         mean, std = float(seen.mean()), float(seen.std(ddof=1))
         rows.append(
@@ -103,9 +102,3 @@ def execution_rows(cells: pd.DataFrame) -> list[dict[str, Any]]:
                 }
             )
     return rows
-
-
-def usual(rows: Sequence[dict[str, Any]], key: str) -> float | None:
-    """The middle of a column, None where it has no value."""
-    values = [row[key] for row in rows if row[key] is not None and row[key] == row[key]]
-    return float(np.median(values)) if values else None

@@ -177,11 +177,12 @@ def operators(rows: pd.DataFrame, counts: pd.DataFrame) -> list[str]:
             parts.append(f"{percent(kinds[first])} of {words} is {first} and {percent(idle)} idle or untraced")
         told.append(f"`{probe}` on {device}: {listing(parts)}.")
         whole = group[group["mode"] == "step"] if (group["mode"] == "step").any() else group
+        told += _attention_products(whole)
         sums = whole.groupby("category")[["self_time_s", "flops"]].sum()
         if {"softmax", "matrix product"} <= set(sums.index) and sums.loc["softmax", "flops"] > 0:
             product, softmax = sums.loc["matrix product"], sums.loc["softmax"]
             told.append(
-                f"There matrix products take {quantity(product.self_time_s, 's')} for "
+                f"All matrix products take {quantity(product.self_time_s, 's')} for "
                 f"{quantity(product.flops, 'FLOPs')} and the softmax of attention {quantity(softmax.self_time_s, 's')} "
                 f"for {quantity(softmax.flops, 'FLOPs')}: {times(product.flops / softmax.flops)} the FLOPs in "
                 f"{times(product.self_time_s / softmax.self_time_s)} the time."
@@ -203,6 +204,20 @@ def operators(rows: pd.DataFrame, counts: pd.DataFrame) -> list[str]:
     return told
 
 
+def _attention_products(rows: pd.DataFrame) -> list[str]:
+    """Attention spelled out: its products, the only batched ones of a step, against its softmax."""
+    products = rows[rows.operator.isin(["aten::bmm", "aten::baddbmm"])][["self_time_s", "flops"]].sum()
+    softmax = rows[rows.category == "softmax"][["self_time_s", "flops"]].sum()
+    if not (products.flops > 0 and softmax.flops > 0):
+        return []
+    return [
+        f"Of attention alone, the products take {quantity(products.self_time_s, 's')} for "
+        f"{quantity(products.flops, 'FLOPs')} and the softmax {quantity(softmax.self_time_s, 's')} for "
+        f"{quantity(softmax.flops, 'FLOPs')}: {times(products.flops / softmax.flops)} the FLOPs in "
+        f"{times(products.self_time_s / softmax.self_time_s)} the time."
+    ]
+
+
 def warm_up(rows: pd.DataFrame) -> list[str]:
     """What discarding steps is worth on each device, and for how many steps the start is felt."""
     told = []
@@ -222,7 +237,7 @@ def warm_up(rows: pd.DataFrame) -> list[str]:
         )
         told.append(
             f"What is once only costs {quantity(float(cells.extra_s.median()), 's')} in the middle cell, and is over "
-            f"after {count(float(np.median(cells.n_cold)))} steps; the median of the same ten steps is "
+            f"after {plural(round(float(np.median(cells.n_cold))), 'step')}; the median of the same ten steps is "
             f"{percent(float(group[group.n_discarded == 0].median_ratio.median() - 1))} off."
         )
     return told
@@ -245,7 +260,6 @@ def executions(rows: pd.DataFrame) -> list[str]:
                 f"{quantity(float(pays.start_s.median()), 's')}, which has paid for itself after {span} steps."
             )
         if never:
-            told.append(
-                f"On {device}, {plural(never, f'{execution} cell')} no faster than eager never earn their start."
-            )
+            cells = plural(never, f"{execution} cell")
+            told.append(f"On {device}, {cells} no faster than eager: there the start never pays.")
     return told

@@ -59,9 +59,10 @@ def compare(spec: AutocastProbe, precision: str, arguments: dict[str, Any]) -> d
     for _ in range(spec.n_steps):
         reference, gradient = (gradients(step) for step in (plain, other))
         dtypes = dtypes or observe(other)
-        size = float(reference.norm())
-        distance = float((gradient - reference).norm()) / size if size else math.nan
-        cosine = float(torch.dot(gradient, reference)) / (size * float(gradient.norm())) if size else math.nan
+        # Sums of products and not dot products, whose rounding grows with the number of parameters.
+        size, own = (float((vector * vector).sum().sqrt()) for vector in (reference, gradient))
+        distance = float((gradient - reference).square().sum().sqrt()) / size if size else math.nan
+        cosine = float((gradient * reference).sum()) / (size * own) if size and own else math.nan
         for key, value in (("gradient_distance", distance), ("gradient_cosine", cosine)):
             series[key].append(value if math.isfinite(value) else None)
         for step, key in ((plain, "loss_fp32"), (other, "loss")):
