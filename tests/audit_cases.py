@@ -275,6 +275,10 @@ CASES: dict[str, Case] = {
         column("over_budget", "5.00 GiB on cpu", label="deep", over_ratio=1.25),
         column("over_budget", None, label="deep", over_ratio=None), "deep", "warning",
     ),
+    "shared_gpu": Case(
+        column("gpu_others", 1, label="cuda0/a", gpu_others_bytes=1e9), column("gpu_others", 0, label="cuda0/a"),
+        "cuda0/a", "warning",
+    ),
     "equal_hardware": Case(
         column("hardware", "H100", "H100", label="cuda"), column("hardware", "H100", "H200", label="cuda"), "cuda",
         "note",

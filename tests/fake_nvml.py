@@ -10,15 +10,16 @@ class NVMLError(Exception):
 
 
 class FakeNvml:
-    """Answers as pynvml does. `gpus` are dicts with `name`, `uuid`, `memory`; `slices` makes one a MIG parent."""
+    """Answers as pynvml does. `gpus` are dicts with `name`, `uuid`, `memory`; `slices` makes one a MIG parent, `lost` one gone."""
 
     NVML_CLOCK_SM = 1
     NVML_CLOCK_MEM = 2
     NVML_TEMPERATURE_GPU = 0
 
-    def __init__(self, *gpus, unsupported=()):
+    def __init__(self, *gpus, unsupported=(), cuda_driver=13000):
         self.gpus = list(gpus)
         self.unsupported = set(unsupported)
+        self.cuda_driver = cuda_driver
 
     def __getattribute__(self, name):
         if name.startswith("nvml") and name in object.__getattribute__(self, "unsupported"):
@@ -49,6 +50,8 @@ class FakeNvml:
         return handle["uuid"]
 
     def nvmlDeviceGetMemoryInfo(self, handle):
+        if handle.get("lost"):
+            raise NVMLError("GPU is lost")
         return SimpleNamespace(total=handle["memory"], used=handle.get("used", 0))
 
     def nvmlDeviceGetPciInfo(self, handle):
@@ -56,6 +59,9 @@ class FakeNvml:
 
     def nvmlSystemGetDriverVersion(self):
         return "570.10"
+
+    def nvmlSystemGetCudaDriverVersion(self):
+        return self.cuda_driver
 
     def nvmlDeviceGetCudaComputeCapability(self, handle):
         return (9, 0)

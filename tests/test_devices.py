@@ -55,6 +55,7 @@ def test_cpu_and_gpus_are_described():
         "uuid": "GPU-0aaa-bbbb",
         "memory_bytes": 80 * GIB,
         "driver": "570.10",
+        "cuda_driver": "13.0",
         "compute_capability": "9.0",
         "pci_bus_id": "0000:01:00.0",
         "mig": False,

@@ -15,6 +15,7 @@ import json, logging, os, subprocess, sys
 from types import SimpleNamespace
 from snakemake.iocontainers import InputFiles, Log, OutputFiles, Params
 from workflow_scripts.lib.job import announce, run_job
+from workflow_scripts.lib.lost_device import DeviceLost
 
 def files(kind, values):
     made = kind()
@@ -32,6 +33,8 @@ def main(**arguments):
     os.write(1, repr(sorted(arguments.items())).encode())
     if arguments["spec"].get("fail"):
         raise RuntimeError("it broke")
+    if arguments["spec"].get("lost"):
+        raise DeviceLost("device cuda0 is gone: bring it back")
 
 given = json.loads(sys.argv[1])
 run_job(main, SimpleNamespace(
@@ -71,6 +74,13 @@ def test_a_failure_is_told_in_the_log_and_on_the_terminal(tmp_path):
         assert text.count("RuntimeError: it broke") == 1
         assert "Traceback" in text
     assert log.index("printed") < log.index("Traceback")
+
+
+def test_a_lost_device_is_one_line_on_the_terminal(tmp_path):
+    done, log = run(tmp_path, spec={"lost": True})
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[1:] == ["device cuda0 is gone: bring it back"]
+    assert "Traceback" in log
 
 
 def test_without_a_log_everything_stays_on_the_terminal(tmp_path):

@@ -2,8 +2,10 @@
 
 import importlib.metadata
 import importlib.util
+import os
 import platform
 import re
+import shutil
 import sys
 from collections import Counter
 from pathlib import Path
@@ -28,7 +30,8 @@ def detect_devices(nvml: Any | None = None) -> list[dict[str, Any]]:
     Returns:
         A dict for each device: `id`, `type`, `index`, `name`, `threads` (default for measuring on it), `memory_bytes`;
         the CPU's also with `physical_cores` and `logical_cores` available to this process, a GPU's with `uuid`,
-        `driver`, `compute_capability`, `pci_bus_id`, `mig`, `host_cpu`. What cannot be read is None.
+        `driver`, `cuda_driver` (newest CUDA that the driver knows), `compute_capability`, `pci_bus_id`, `mig`,
+        `host_cpu`. What cannot be read is None.
     """
     cpu = _detect_cpu()
     beside = {"threads": cpu["threads"], "host_cpu": cpu["name"], "logical_cores": cpu["logical_cores"]}
@@ -95,6 +98,14 @@ def environment(device: DeviceSpec, detected: list[dict[str, Any]]) -> dict[str,
     return {**device_identity(device, detected), "torch": torch_build()["version"]}
 
 
+def captures_graphs(device: DeviceSpec, detected: list[dict[str, Any]]) -> bool:
+    """Whether a compiled step can be captured as a CUDA graph here: Triton needs capability 7.0 and a C compiler."""
+    found = _find(device.type, device.index, detected)
+    capability = (found or {}).get("compute_capability")
+    compilers = (os.environ.get("CC"), "gcc", "clang", "cc")
+    return capability is not None and _major(capability) >= 7 and any(shutil.which(name) for name in compilers if name)
+
+
 def torch_build() -> dict[str, str | None]:
     """Version with its build (`2.13.0+cpu`) and CUDA version of the installed torch, without importing it.
 
@@ -117,7 +128,7 @@ def _choose(detected: list[dict[str, Any]]) -> list[dict[str, Any]]:
     for device in detected:
         if device["type"] == "cuda":
             model = (device["name"], device["memory_bytes"])
-            if torch_build()["cuda"] is None or model in models:
+            if torch_build()["cuda"] is None or driver_fault(device) or model in models:
                 continue
             models.add(model)
         chosen.append(device)
@@ -153,7 +164,29 @@ def _resolve_entry(entry: Any, detected: list[dict[str, Any]]) -> DeviceSpec:
     found = _find(match[1], index, detected)
     if found is None:
         raise ValueError(f"devices: {entry!r} is not available here; {advice}")
+    fault = driver_fault(found)
+    if fault:
+        raise ValueError(f"devices: {entry!r}: {fault}")
     return _spec(found, **_checked(values, found, entry))
+
+
+def driver_fault(device: dict[str, Any]) -> str | None:
+    """Says in one line why a GPU's driver cannot serve this build of torch; None where it can, or nothing is known.
+
+    A driver serves every minor version of the CUDA that it knows (NVIDIA, CUDA Compatibility, minor version
+    compatibility).
+    """
+    knows, needs = device.get("cuda_driver"), torch_build()["cuda"]
+    if device["type"] != "cuda" or knows is None or needs is None or _major(knows) >= _major(needs):
+        return None
+    return (
+        f"driver {device['driver']} of {device['name']} knows CUDA up to {knows}, and torch {torch_build()['version']} "
+        f"needs CUDA {_major(needs)}: update the driver, or install a torch built for CUDA {_major(knows)}"
+    )
+
+
+def _major(version: str) -> int:
+    return int(version.split(".")[0])
 
 
 def _checked(values: dict[str, Any], found: dict[str, Any], entry: Any) -> dict[str, Any]:
@@ -195,6 +228,7 @@ def _describe_gpu(nvml: Any, handle: Any, index: int) -> dict[str, Any]:
     if info is not None:
         pci = nvml_library.text(info.busId)
     driver, capability = ask(nvml.nvmlSystemGetDriverVersion), ask(nvml.nvmlDeviceGetCudaComputeCapability, whole)
+    cuda = ask(nvml.nvmlSystemGetCudaDriverVersion)  # 12040 for CUDA 12.4
     return {
         "id": f"cuda{index}",
         "type": "cuda",
@@ -203,6 +237,7 @@ def _describe_gpu(nvml: Any, handle: Any, index: int) -> dict[str, Any]:
         "uuid": nvml_library.ask_uuid(nvml, handle),
         "memory_bytes": None if memory is None else memory.total,
         "driver": None if driver is None else nvml_library.text(driver),
+        "cuda_driver": None if cuda is None else f"{cuda // 1000}.{cuda % 1000 // 10}",
         "compute_capability": None if capability is None else f"{capability[0]}.{capability[1]}",
         "pci_bus_id": pci,
         "mig": nvml_library.has_mig(nvml, handle),

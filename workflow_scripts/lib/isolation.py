@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from workflow_scripts.lib import fork_server
+from workflow_scripts.lib.lost_device import present
 from workflow_scripts.lib.machine_lock import machine_lock
 from workflow_scripts.lib.outcome import Barred, Diverged, Outcome, Status, Unavailable
 from workflow_scripts.lib.process_memory import host_oom_kills, peak_process_bytes
@@ -94,12 +95,14 @@ def run_isolated(
 
     Raises:
         WorkflowEnded: the workflow died meanwhile; the child is dead by then.
+        DeviceLost: the device vanished meanwhile, so that there is no result to keep.
     """
     workflow = Workflow.find()
     try:
         with machine_lock(check=workflow.check):
             server_of = None if fresh or environment else workflow
-            return _run(target, arguments, device, timeout_s, on_message, server_of, workflow, environment or {})
+            outcome = _run(target, arguments, device, timeout_s, on_message, server_of, workflow, environment or {})
+            return present(device, outcome)
     finally:
         workflow.close()
 

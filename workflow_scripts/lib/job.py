@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts.lib.lost_device import DeviceLost
 from workflow_scripts.lib.machine_lock import TERMINAL
 
 _FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
@@ -31,6 +32,9 @@ def run_job(main: Callable[..., Any], snakemake: Any) -> None:
     _set_up_logging(terminal)
     try:
         main(**_arguments(snakemake))
+    except DeviceLost as lost:
+        announce(str(lost))
+        raise
     except Exception:
         if terminal is not None:
             _write(terminal, traceback.format_exc())

@@ -17,6 +17,7 @@ from typing import Any
 import psutil
 
 from workflow_scripts.lib import nvml as nvml_library
+from workflow_scripts.lib.gpu_processes import held_bytes, others_on
 from workflow_scripts.lib.outcome import Outcome
 from workflow_scripts.lib.specs import DeviceSpec
 
@@ -206,8 +207,8 @@ def _gpu_readers(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
         "performance_state": query("nvmlDeviceGetPerformanceState"),
         "utilisation_share": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100,
         "memory_used_bytes": lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used,
-        "other_processes": lambda: len(_others(nvml, handle)),
-        "other_memory_bytes": lambda: _sum_known([process.usedGpuMemory for process in _others(nvml, handle)]),
+        "other_processes": lambda: len(others_on(nvml, handle)),
+        "other_memory_bytes": lambda: held_bytes(others_on(nvml, handle)),
         "energy_j": query(_ENERGY, scale=1e-3),
     }
 
@@ -217,17 +218,6 @@ _GPU_NAMES = tuple(_gpu_readers(None, None))
 
 def _throttle_reasons(bits: int | None) -> list[str] | None:
     return None if bits is None else [name for bit, name in _THROTTLE_REASONS.items() if bits & bit]
-
-
-def _others(nvml: Any, handle: Any) -> list[Any]:
-    """Processes on the GPU besides this one and its parent; inside a container all may look like strangers."""
-    ours = {os.getpid(), os.getppid()}
-    return [process for process in nvml.nvmlDeviceGetComputeRunningProcesses(handle) if process.pid not in ours]
-
-
-def _sum_known(values: list[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
 
 
 class Watch:

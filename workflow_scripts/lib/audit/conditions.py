@@ -7,7 +7,7 @@ import pandas as pd
 
 from workflow_scripts.lib.audit.findings import Seen, has_any, rule, words
 from workflow_scripts.lib.audit.frames import IDENTITY, LABELS, Row, each, first_of, has, measured, value
-from workflow_scripts.lib.audit.wording import percent, seconds
+from workflow_scripts.lib.audit.wording import percent, quantity, seconds
 
 STEP_TIMES = ("step_time_s", "step_time_mean_s")
 OF_TIMING = ("device", "precision", "batch_size", "sequence_length", "n_samples", "warmup_steps")
@@ -77,6 +77,21 @@ def no_result(table: pd.DataFrame) -> Iterator[Seen]:
         if row.status != "ok":
             reason = value(row, "reason")
             yield Seen(row.label, f"{row.status}" + (f": {reason}" if reason else ""), {"status": row.status})
+
+
+@rule(
+    severity="warning",
+    meaning="A GPU that others use meanwhile shares its time, its memory and its bandwidth with them.",
+    advice="Measure again when the GPU is free: end the other processes, or name another GPU in devices.",
+    applies=("gpu_others",),
+)
+def shared_gpu(table: pd.DataFrame) -> Iterator[Seen]:
+    for row in each(measured(table, "gpu_others")):
+        if row.gpu_others > 0:
+            held = value(row, "gpu_others_bytes")
+            text = f"{row.gpu_others:.0f} other processes were on the GPU"
+            text += f" and held {quantity(held, 'held_bytes')} of it" if held else ""
+            yield Seen(row.label, text, {"n_others": int(row.gpu_others), "held_bytes": held})
 
 
 @rule(

@@ -128,6 +128,7 @@ def _observed(record: dict[str, Any], row: Row) -> dict[str, Any]:
         "accumulation": spec["step"]["accumulation"],
     }
     found |= {name: spec["optimizer"].get(name) for name in ("momentum", "schedule", "learning_rate")}
+    found |= _others_on_gpu(record)
     found |= {"checkpointing": spec["step"].get("checkpointing"), "attention": spec["step"].get("attention")}
     if row.get("treatment", "baseline") != "baseline":
         found["changes_arithmetic"] = _changes_arithmetic(record)
@@ -146,6 +147,17 @@ def _observed(record: dict[str, Any], row: Row) -> dict[str, Any]:
         "observed_attention": seen.get("attention_backend"),
         "observed_execution": _execution(seen),
         "micro_batch_size": spec["step"]["batch_size"] / spec["step"]["accumulation"],
+    }
+
+
+def _others_on_gpu(record: dict[str, Any]) -> dict[str, Any]:
+    """The most processes of others that were on the GPU before or after, and the most memory that they held."""
+    machine = (record.get("result") or {}).get("machine") or {}
+    looks = [state["gpu"] for state in (machine.get("before"), machine.get("after")) if state and state.get("gpu")]
+    return {
+        column: max((look[name] for look in looks if look.get(name) is not None), default=None)
+        for column, name in (("gpu_others", "other_processes"), ("gpu_others_bytes", "other_memory_bytes"))
+        if looks
     }
 
 
