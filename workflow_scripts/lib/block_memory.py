@@ -8,6 +8,9 @@ import dataclasses
 from workflow_scripts.lib.specs import DeviceType, ModelShape, StepSpec
 
 
+CPU_RANDOM_STATE = 5056  # bytes of `torch.get_rng_state()`; a GPU's generator has 16
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BlockMemory:
     """Bytes per token: what a block keeps for its backward pass, and what it holds when its passes are largest."""
@@ -19,6 +22,7 @@ class BlockMemory:
     norm_backward: int
     mlp_backward: int
     attention_backward: int
+    random_state: int  # not per token: what checkpointing keeps of the generator, to draw the same once more
 
 
 def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> BlockMemory:
@@ -65,6 +69,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
         norm_backward=5 * residual if composite else 2 * residual,
         mlp_backward=kept + (2 if llama else 1) * e * shape.n_inner,
         attention_backward=residual + norm + mask + attention_backward,
+        random_state=CPU_RANDOM_STATE if dropout and device_type == "cpu" else 0,
     )
 
 

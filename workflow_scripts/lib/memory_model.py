@@ -74,10 +74,13 @@ def estimate_memory(
     if mode != "forward":
         moments |= _backward(shape, step, block)
     gradients = held_bytes(parameter_sizes(shape), device_type)
+    if mode == "step":  # those of the step before go as this one begins
+        moments = {"before_forward": {"gradients": gradients}, **moments}
     if mode in ("step", "optimizer"):
         moments["optimizer"] = {
             "gradients": gradients,
             "workspace": optimizer_scratch_bytes(shape, optimizer, device_type),
+            "data": -_batch_bytes(shape, step),  # of no use any more
         }
     state = optimizer_state_bytes(shape, optimizer, device_type) if "optimizer" in moments else 0
     held = {
@@ -88,7 +91,9 @@ def estimate_memory(
     }
     if step.accumulation > 1 and mode != "forward":  # gradients of earlier micro-batches are there from the start
         held["gradients"] = gradients
-        moments["optimizer"] = {**moments.get("optimizer", {}), "gradients": 0}
+        for name in ("before_forward", "optimizer"):
+            if name in moments:
+                moments[name]["gradients"] = 0
     kinds = {
         name: {kind: held.get(kind, 0) + more.get(kind, 0) for kind in {**held, **more}}
         for name, more in moments.items()
@@ -124,9 +129,12 @@ def _data_bytes(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, dev
     """Inputs and targets as int64, the positions of a window, the learning rates, and what a step counts."""
     T = shape.sequence_length
     rotary = 0 if shape.architecture == "gpt2" else 8 * T * shape.n_embd // shape.n_head
-    batch = 16 * step.batch_size * T
     rates = [N_RATES] if optimizer.name in ("adamw", "sgd") else []  # the others take theirs from the host
-    return batch + rotary + 8 * (T + 1) + held_bytes([*rates, *[1] * SCALARS], device_type)
+    return _batch_bytes(shape, step) + rotary + 8 * (T + 1) + held_bytes([*rates, *[1] * SCALARS], device_type)
+
+
+def _batch_bytes(shape: ModelShape, step: StepSpec) -> int:
+    return 16 * step.batch_size * shape.sequence_length
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -147,7 +155,7 @@ def _kept(shape: ModelShape, step: StepSpec, block: BlockMemory) -> _Kept:
     half = element_bytes(step) == 2
     cast = 2 * sum(rows * columns for rows, columns in block_matrices(shape)) if half else 0
     residual = 4 * shape.n_embd * n
-    kept = residual if step.checkpointing else block.kept * n
+    kept = residual + block.random_state if step.checkpointing else block.kept * n
     embedding = block.embedding * n
     return _Kept(
         block=kept,
@@ -170,7 +178,7 @@ def _forward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str,
         },
         "loss_forward": {
             "activations": kept.activations,
-            "casts": L * kept.kept_cast + kept.cast_head,
+            "casts": L * kept.cast_block + kept.cast_head,  # autocast's cache has them all until its end
             "logits": 8 * n * shape.vocab_size,
         },
     }
@@ -182,6 +190,7 @@ def _backward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str
     e, d, L, V = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size
     tied, accumulates = shape.architecture == "gpt2", step.accumulation > 1
     matrices = [rows * columns for rows, columns in block_matrices(shape)]
+    down = matrices[3]
     new_block = 0 if accumulates else 4 * (sum(matrices) + sum(block_vectors(shape)))
     new_mlp = 0 if accumulates else 4 * (matrices[2] + matrices[3])
     new_head = 4 * V * d if tied or not accumulates else 0  # that of a tied head waits for the embedding's
@@ -207,7 +216,11 @@ def _backward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str
             "casts": L * kept.kept_cast,
             "gradients": new_head,
         },
-        "mlp_backward": within_block(block.mlp_backward * n, kept.cast_block, e * matrices[3]),
+        "mlp_backward": within_block(block.mlp_backward * n, kept.cast_block, e * down),
+        # The gradient of the last matrix in half precision and in full, what led to it being gone.
+        "cast_backward": within_block(
+            (block.mlp_backward - e * (shape.n_inner + d)) * n, max(kept.cast_block - e * down, 0), (e % 4 + 4) * down
+        ),
         "attention_backward": within_block(block.attention_backward * n, 0, new_mlp),
         "embedding_backward": {
             "gradients": (0 if accumulates else 4 * (count_parameters(shape).total - V * d))

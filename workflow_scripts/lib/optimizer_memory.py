@@ -1,5 +1,7 @@
 """Bytes that an optimizer takes: its state, and what an update needs for a moment. Nothing here imports torch."""
 
+import itertools
+
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
 from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec
 
@@ -57,12 +59,12 @@ def optimizer_scratch_bytes(shape: ModelShape, optimizer: OptimizerSpec, device_
     """Gives the bytes that an update needs for a moment: none where it is one fused kernel (AdamW, SGD)."""
     if optimizer.name in ("adamw", "sgd"):
         return 0
-    count = count_parameters(shape)
-    *_, up, down = (rows * columns for rows, columns in block_matrices(shape))
-    vocabulary = shape.vocab_size * shape.n_embd
-    if optimizer.name == "adafactor":  # on the CPU one parameter after the other, elsewhere all at once
-        return 4 * (max(vocabulary, up + down) if device_type == "cpu" else count.total)
-    newton_schulz = 8 * max(up, down) + 4 * shape.n_embd**2
-    # On the CPU AdamW's loop makes two tensors for a parameter and keeps the last one's until they are there.
-    loop = (12 if count.head else 8) * vocabulary
-    return max(newton_schulz, loop if device_type == "cpu" else 4 * (count.total - count.non_embedding))
+    # On the CPU parameters are updated in turn, and what was made for one goes only when the next one's is there.
+    first, last = table_sizes(shape)
+    if optimizer.name == "adafactor":  # elsewhere for all parameters at once
+        order = [first, *matrix_sizes(shape), last]
+        pairs = [before + after for before, after in itertools.pairwise(order)]
+        return 4 * max(pairs) if device_type == "cpu" else 4 * count_parameters(shape).total
+    newton_schulz = 8 * max(matrix_sizes(shape)) + 4 * shape.n_embd**2
+    adamw = max(8 * first, 4 * first + 8 * last) if device_type == "cpu" else 4 * (first + last)
+    return max(newton_schulz, adamw)
