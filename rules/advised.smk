@@ -17,7 +17,9 @@ def recommendation_spec(wildcards):
         },
         vocab_size=STUDY.vocab_size,
         sequence_length=config["training"]["sequence_length"],
-        steps={device: to_json(STUDY.training_step) for device in STUDY.devices},
+        steps={
+            device: to_json(STUDY.training_step(device)) for device in STUDY.devices
+        },
         optimizer=to_json(STUDY.timed_optimizer),
         measure=config["grid"]["measure"],
         devices={device: to_json(values) for device, values in STUDY.devices.items()},

@@ -70,8 +70,8 @@ def left_by_device(wildcards):
 
 def run_spec(wildcards):
     """One run, complete, with the shape of its model."""
-    name, _ = STUDY.runs[wildcards.run]
-    run = STUDY.run(wildcards.device, wildcards.run, shape_of(name))
+    shape = shape_of(STUDY.runs[wildcards.run].name)
+    run = STUDY.run(wildcards.device, wildcards.run, shape)
     return measured_spec(
         "train_model",
         wildcards.device,

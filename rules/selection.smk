@@ -27,12 +27,18 @@ checkpoint select_models:
         spec=spec(
             "select_models",
             selection=STUDY.config["selection"],
-            step=to_json(STUDY.training_step),
+            steps={
+                device: to_json(STUDY.training_step(device))
+                for device in STUDY.devices
+            },
+            recorded_steps={
+                kind: to_json(STUDY.recorded_step(kind))
+                for kind in ["cpu", "cuda", "mps"]
+            },
             optimizer=to_json(STUDY.optimizer),
             n_steps=STUDY.config["training"]["n_steps"],
             sequence_length=STUDY.config["training"]["sequence_length"],
             vocab_size=STUDY.vocab_size,
-            devices=list(STUDY.devices),
         ),
     script:
         "../workflow_scripts/select_models.py"

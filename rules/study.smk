@@ -7,7 +7,12 @@ import sys
 from pathlib import Path
 
 from workflow_scripts.lib.config_checks import check_lengths, read_config
-from workflow_scripts.lib.devices import detect_devices, environment, resolve_devices
+from workflow_scripts.lib.devices import (
+    captures_graphs,
+    detect_devices,
+    environment,
+    resolve_devices,
+)
 from workflow_scripts.lib.fits import beyond, caps, room
 from workflow_scripts.lib.provenance import code_digest, spec
 from workflow_scripts.lib.recordings import adopted, read_recordings
@@ -37,6 +42,7 @@ def load_study():
         config=resolved,
         devices={device.id: device for device in devices},
         vocab_size=source.vocab_size,
+        capturing=frozenset(d.id for d in devices if captures_graphs(d, detected)),
     )
     environments = {device.id: environment(device, detected) for device in devices}
     cap = caps(resolved["devices"], devices)

@@ -46,6 +46,7 @@ RUN = RunSpec(
     device=CPU,
     name="tiny",
     treatment="baseline",
+    levels={},
     model=SHAPE,
     step=STEP,
     optimizer=ADAMW,

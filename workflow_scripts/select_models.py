@@ -29,16 +29,20 @@ from workflow_scripts.lib.tables import write_table
 def main(
     *, cost_model: Path, devices: Path, recordings: list[Path], selection: Path, candidates: Path, spec: dict[str, Any]
 ) -> None:
-    step, optimizer = from_json(StepSpec, spec["step"]), from_json(OptimizerSpec, spec["optimizer"])
+    optimizer = from_json(OptimizerSpec, spec["optimizer"])
     known = csv_tables.read(devices)
     forecaster = read_forecaster(cost_model, dict(zip(known.device, known.type, strict=True)))
+    steps = {
+        device: from_json(StepSpec, spec["steps"].get(device) or spec["recorded_steps"][kind])
+        for device, kind in forecaster.types.items()
+    }
     # A recorded device without a cost model says nothing of what a model would take there.
-    asked = [device for device in forecaster.types if device in spec["devices"] or forecaster.knows(device, step)]
+    asked = [device for device in steps if device in spec["steps"] or forecaster.knows(device, steps[device])]
 
     def predict(shape: ModelShape) -> dict[str, Cost]:
         costs = {}
         for device in asked:
-            expected = forecaster.forecast(device, shape, step, optimizer)
+            expected = forecaster.forecast(device, shape, steps[device], optimizer)
             time_s = expected.step_time_s
             train_s = None if time_s is None else time_s * spec["n_steps"]
             costs[device] = Cost(step_time_s=time_s, train_s=train_s, peak_bytes=expected.peak_bytes)
@@ -46,7 +50,7 @@ def main(
 
     asked_for = (spec["selection"], spec["vocab_size"], spec["sequence_length"], predict)
     recorded = {path.stem: json.loads(read_text(path / "selection.json")) for path in recordings}
-    chosen = adopt(recorded, *asked_for, spec["devices"]) if recorded else choose(*asked_for)
+    chosen = adopt(recorded, *asked_for, list(spec["steps"])) if recorded else choose(*asked_for)
     write_json(selection, chosen.selection)
     write_table(candidates, candidate_rows(chosen.field, spec["selection"], chosen.roles), CANDIDATE_COLUMNS)
 

@@ -11,6 +11,7 @@ from workflow_scripts.lib.config_schema import suggest, validate_config
 from workflow_scripts.lib.config_text import check_config_text, normalise
 from workflow_scripts.lib.probe_plan import check_probes
 from workflow_scripts.lib.study import ROLES
+from workflow_scripts.lib.treatments import BASELINE, plan_treatments
 
 
 def read_config(config: dict[str, Any], files: Sequence[Path], schema: Path) -> dict[str, Any]:
@@ -63,22 +64,7 @@ def check_config(config: dict[str, Any]) -> None:
             raise ValueError(f"training.models: {name} is a role that selection.roles does not fill: add it there")
         if name not in (*names, *ROLES):
             raise ValueError(f"training.models: {name} is neither role nor model: {suggest(name, [*names, *ROLES])}")
-    if training["batch_size"] % training["accumulation"]:
-        raise ValueError(
-            f"training.accumulation is {training['accumulation']}, which does not divide "
-            f"training.batch_size {training['batch_size']}: choose a divisor"
-        )
-    optimizer = training["optimizer"]
-    if optimizer["warmup_steps"] > training["n_steps"]:
-        raise ValueError(
-            f"training.optimizer.warmup_steps is {optimizer['warmup_steps']}, more than "
-            f"training.n_steps {training['n_steps']}: lower it"
-        )
-    if optimizer["min_learning_rate"] > optimizer["learning_rate"]:
-        raise ValueError(
-            f"training.optimizer.min_learning_rate is {optimizer['min_learning_rate']}, more than "
-            f"learning_rate {optimizer['learning_rate']}: lower it"
-        )
+    _check_training(config)
     if (corpus["source"] == "path") != (corpus["path"] is not None):
         raise ValueError(f"corpus.path is {corpus['path']!r} with source {corpus['source']}: they go together")
     if (corpus["tokenizer"] == "bpe") != (corpus["vocab_size"] is not None):
@@ -99,6 +85,39 @@ def check_config(config: dict[str, Any]) -> None:
                 raise ValueError(f"selection.{axis}.min is {selection[axis]['min']}, more than max: swap them")
 
 
+def _check_training(config: dict[str, Any]) -> None:
+    """Checks the baseline and each treatment of it."""
+    baseline = config["training"]
+    models = {model["name"]: model for model in config["models"]}
+    for name, treatment in plan_treatments(baseline).items():
+        place = "training" if name == BASELINE else f"treatment {name}: training"
+        training = treatment.training(baseline)
+        if training["batch_size"] % training["accumulation"]:
+            raise ValueError(
+                f"{place}.accumulation is {training['accumulation']}, which does not divide "
+                f"batch_size {training['batch_size']}: choose a divisor"
+            )
+        optimizer = training["optimizer"]
+        if optimizer["warmup_steps"] > training["n_steps"]:
+            raise ValueError(
+                f"{place}.optimizer.warmup_steps is {optimizer['warmup_steps']}, more than "
+                f"n_steps {training['n_steps']}: lower it"
+            )
+        if optimizer["min_learning_rate"] > optimizer["learning_rate"]:
+            raise ValueError(
+                f"{place}.optimizer.min_learning_rate is {optimizer['min_learning_rate']}, more than "
+                f"learning_rate {optimizer['learning_rate']}: lower it"
+            )
+        for trained in baseline["models"] if {"n_embd", "n_head"} & treatment.model.keys() else ():
+            if trained in ROLES:
+                raise ValueError(
+                    f"{place}.model sets n_embd or n_head, and {trained} is a role, whose width is not known yet: "
+                    "train a named model"
+                )
+            shape = models[trained] | treatment.model
+            _check_heads(f"{place}: {trained}", shape["n_embd"], shape["n_head"], shape["architecture"])
+
+
 def check_lengths(config: dict[str, Any], characters: dict[str, int]) -> None:
     """Checks that every context, with the token after it, fits into both splits.
 
@@ -115,7 +134,8 @@ def check_lengths(config: dict[str, Any], characters: dict[str, int]) -> None:
         return
     asked = {f"grid.products[{i}]": max(p["sequence_length"]) for i, p in enumerate(config["grid"]["products"])}
     if config["training"]["models"]:
-        asked["training"] = config["training"]["sequence_length"]
+        treatments = plan_treatments(config["training"]).values()
+        asked["training"] = max(each.training(config["training"])["sequence_length"] for each in treatments)
     for place, length in asked.items():
         for split, available in characters.items():
             if available < length + 1:

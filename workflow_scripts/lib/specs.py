@@ -139,12 +139,16 @@ class MemorySpec:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSpec:
-    """One training to its end: `name` is the role or model trained, `treatment` the change (or `baseline`)."""
+    """One training to its end: `name` is the role or model trained, `treatment` the change (or `baseline`).
+
+    `levels` tells the treatment by factor, for the analysis: `baseline` where a factor is left as it is.
+    """
 
     id: str
     device: DeviceSpec
     name: str
     treatment: str
+    levels: dict[str, str]
     model: ModelShape
     step: StepSpec
     optimizer: OptimizerSpec

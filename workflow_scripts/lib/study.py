@@ -2,10 +2,11 @@
 
 Ids are made here and nowhere else, and looked up, never parsed:
     cell  MODEL-bBATCH-tSEQUENCE_LENGTH-PRECISION-EXECUTION[-MODE][-ATTENTION][-pPROCESS]   middle-b8-t256-bf16-eager
-    run   NAME-sSEED                                                                       wide-s1
+    run   NAME[-TREATMENT]-sSEED                                                            wide-sgd-s1
 """
 
 import dataclasses
+import functools
 import itertools
 import random
 from collections.abc import Iterator
@@ -24,24 +25,38 @@ from workflow_scripts.lib.specs import (
     StepSpec,
     from_json,
 )
+from workflow_scripts.lib.treatments import BASELINE, Treatment, plan_treatments
 
 ROLES = ("wide", "deep", "balanced", "largest")
 MATCHED_ROLES = ("wide", "deep", "balanced")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class PlannedRun:
+    """A training that a study asks for on each device: the role or model, what is changed, and the seed."""
+
+    name: str
+    treatment: Treatment
+    seed: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Study:
-    """A checked study. `devices` are the local ones by id; `vocab_size` is that of the corpus's tokens."""
+    """A checked study.
+
+    `devices` are the local ones by id, of which `capturing` can run a step as a CUDA graph; `vocab_size` is that of the
+    corpus's tokens.
+    """
 
     name: str
     config: dict[str, Any]
     devices: dict[str, DeviceSpec]
     vocab_size: int
+    capturing: frozenset[str] = frozenset()
 
     @property
     def optimizer(self) -> OptimizerSpec:
-        values = self.config["training"]["optimizer"]
-        return from_json(OptimizerSpec, {**values, "decay_steps": self.config["training"]["n_steps"]})
+        return _optimizer(self.config["training"])
 
     @property
     def timed_optimizer(self) -> OptimizerSpec:
@@ -49,12 +64,13 @@ class Study:
         constant = {"learning_rate": 1e-4, "min_learning_rate": 1e-4, "warmup_steps": 0, "decay_steps": 1}
         return dataclasses.replace(self.optimizer, schedule="constant", **constant)
 
-    @property
-    def training_step(self) -> StepSpec:
-        training = self.config["training"]
-        return from_json(
-            StepSpec, {key: training[key] for key in ("batch_size", "precision", "execution", "accumulation")}
-        )
+    def training_step(self, device: str) -> StepSpec:
+        """The step of the baseline's training on a device."""
+        return _step(self.config["training"], device in self.capturing)
+
+    def recorded_step(self, device_type: str) -> StepSpec:
+        """The step of the baseline's training on a device of this type elsewhere."""
+        return _step(self.config["training"], device_type == "cuda")
 
     @property
     def trained(self) -> list[str]:
@@ -65,11 +81,17 @@ class Study:
     def needs_selection(self) -> bool:
         return any(name in ROLES for name in self.trained)
 
-    @property
-    def runs(self) -> dict[str, tuple[str, int]]:
-        """Run ids with the role or model and the seed of each."""
-        seeds = self.config["training"]["seeds"]
-        return {f"{name}-s{seed}": (name, seed) for name in self.trained for seed in seeds}
+    @functools.cached_property
+    def treatments(self) -> dict[str, Treatment]:
+        """The treatments by name, the baseline first."""
+        return plan_treatments(self.config["training"])
+
+    @functools.cached_property
+    def runs(self) -> dict[str, PlannedRun]:
+        """The runs by id."""
+        axes = itertools.product(self.trained, self.treatments.values(), self.config["training"]["seeds"])
+        planned = [PlannedRun(name=name, treatment=treatment, seed=seed) for name, treatment, seed in axes]
+        return {_run_id(run): run for run in planned}
 
     def shape(self, name: str, sequence_length: int) -> ModelShape:
         """The complete shape of a named model at a context length."""
@@ -92,7 +114,9 @@ class Study:
         architectures = {model["name"]: model["architecture"] for model in self.config["models"]}
         if self.needs_selection:
             architectures |= dict.fromkeys(ROLES, self.config["selection"]["architecture"])
-        used |= {(architectures[name], self.training_step) for name in self.trained}
+        for run in self.runs.values():
+            step = _step(run.treatment.training(self.config["training"]), device in self.capturing)
+            used.add((architectures[run.name], step))
         return sorted([*pair] for pair in {(model, step.precision, step.execution) for model, step in used})
 
     def memory_cells(self, device: str) -> dict[str, MemorySpec]:
@@ -118,7 +142,7 @@ class Study:
         """The cells of all products; with `marked`, the first process of each cell of the products that say so."""
         grid = self.config["grid"]
         for product in grid["products"]:
-            if marked and not product.get(marked, False):
+            if (marked and not product.get(marked, False)) or device.type not in product.get("devices", [device.type]):
                 continue
             axes = (
                 product["models"],
@@ -150,17 +174,18 @@ class Study:
                 )
 
     def run(self, device: str, run: str, shape: ModelShape) -> RunSpec:
-        """The training `run` of a model of this shape."""
-        name, seed = self.runs[run]
-        training = self.config["training"]
+        """The training `run` of a model whose shape, before any treatment, is this."""
+        planned = self.runs[run]
+        training = planned.treatment.training(self.config["training"])
         return RunSpec(
             id=run,
             device=self.devices[device],
-            name=name,
-            treatment="baseline",
-            model=shape,
-            step=self.training_step,
-            optimizer=self.optimizer,
+            name=planned.name,
+            treatment=planned.treatment.name,
+            levels=planned.treatment.levels,
+            model=treated_shape(shape, planned.treatment, training["sequence_length"]),
+            step=_step(training, device in self.capturing),
+            optimizer=_optimizer(training),
             n_steps=training["n_steps"],
             eval_every_steps=training["evaluation"]["every_steps"],
             eval_windows=training["evaluation"]["windows"],
@@ -168,7 +193,7 @@ class Study:
             sample_tokens=training["sample"]["tokens"],
             sample_temperature=float(training["sample"]["temperature"]),
             timeout_s=float(training["timeout_s"]),
-            seed=seed,
+            seed=planned.seed,
         )
 
     def profile(self, device: str, name: str, shape: ModelShape) -> ProfileSpec:
@@ -177,7 +202,7 @@ class Study:
             device=self.devices[device],
             name=name,
             model=shape,
-            step=self.training_step,
+            step=self.training_step(device),
             optimizer=self.timed_optimizer,
             warmup_steps=self.config["profile"]["warmup_steps"],
             n_steps=self.config["profile"]["n_steps"],
@@ -199,3 +224,30 @@ def complete_shape(model: dict[str, Any], vocab_size: int, sequence_length: int)
         dropout=float(model.get("dropout", 0.0)),
         bias=model.get("bias", True) if model["architecture"] == "gpt2" else False,
     )
+
+
+def treated_shape(shape: ModelShape, treatment: Treatment, sequence_length: int) -> ModelShape:
+    """A shape under a treatment; the MLP's width follows the model's unless it was chosen on its own."""
+    changes = {"sequence_length": sequence_length, **treatment.model}
+    usual = shape.n_inner == default_inner(shape.architecture, shape.n_embd)
+    if "n_embd" in changes and "n_inner" not in changes and usual:
+        changes["n_inner"] = default_inner(shape.architecture, changes["n_embd"])
+    return dataclasses.replace(shape, **changes)
+
+
+def _run_id(run: PlannedRun) -> str:
+    treatment = [] if run.treatment.name == BASELINE else [run.treatment.name]
+    return "-".join([run.name, *treatment, f"s{run.seed}"])
+
+
+def _step(training: dict[str, Any], captures: bool) -> StepSpec:
+    """The step that `training` describes; its execution `auto` is the fastest that the device is known to have."""
+    keys = ("batch_size", "precision", "execution", "accumulation", "attention", "checkpointing")
+    values = {key: training[key] for key in keys}
+    if values["execution"] == "auto":
+        values["execution"] = "graphed" if captures else "eager"
+    return from_json(StepSpec, values)
+
+
+def _optimizer(training: dict[str, Any]) -> OptimizerSpec:
+    return from_json(OptimizerSpec, {**training["optimizer"], "decay_steps": training["n_steps"]})

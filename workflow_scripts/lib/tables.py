@@ -14,7 +14,7 @@ from workflow_scripts.lib.machine_columns import energy_per_step_j, machine_colu
 from workflow_scripts.lib.memory_model import estimate_memory
 from workflow_scripts.lib.record_files import read_text
 from workflow_scripts.lib.records import read_record
-from workflow_scripts.lib.specs import ModelShape, OptimizerSpec, StepSpec, from_json
+from workflow_scripts.lib.specs import ModelShape, OptimizerSpec, StepSpec, canonical, from_json
 
 CURVE_ROWS = 500
 """Rows of a run's curve that are kept for drawing; the whole history stays in its metrics.csv."""
@@ -137,8 +137,9 @@ def cell_row(path: Path) -> dict[str, Any]:
 
 
 RUN_COLUMNS = (
-    "device run name treatment seed status reason architecture n_layer n_head n_embd n_params "
-    "n_params_non_embedding flops_per_token batch_size sequence_length precision execution n_steps n_tokens "
+    "device run name treatment levels seed status reason architecture n_layer n_head n_embd n_params "
+    "n_params_non_embedding flops_per_token batch_size sequence_length precision execution accumulation attention "
+    "checkpointing dropout optimizer learning_rate schedule momentum n_steps n_tokens "
     "n_samples step_time_s step_time_low_s step_time_high_s step_time_iqr_s step_time_mean_s step_time_std_s "
     "throughput_tokens_per_s throughput_low_tokens_per_s throughput_high_tokens_per_s achieved_flop_per_s "
     "first_step_s train_s eval_s checkpoint_s wall_s final_train_loss final_val_loss best_val_loss best_val_step "
@@ -164,6 +165,7 @@ def run_row(path: Path, metrics: pd.DataFrame, corpus: dict[str, Any]) -> dict[s
         "run": run["id"],
         "name": run["name"],
         "treatment": run["treatment"],
+        "levels": canonical(run["levels"]),
         "seed": run["seed"],
         "status": record["status"],
         "reason": record["reason"],
@@ -171,7 +173,10 @@ def run_row(path: Path, metrics: pd.DataFrame, corpus: dict[str, Any]) -> dict[s
         "batch_size": run["step"]["batch_size"],
         "sequence_length": shape.sequence_length,
         "precision": run["step"]["precision"],
-        "execution": run["step"]["execution"],
+        **{name: run["step"][name] for name in ("execution", "accumulation", "attention", "checkpointing")},
+        "dropout": shape.dropout,
+        "optimizer": run["optimizer"]["name"],
+        **{name: run["optimizer"][name] for name in ("learning_rate", "schedule", "momentum")},
         "n_steps": len(metrics),
         "n_tokens": len(metrics) * tokens_per_step,
         **throughput_columns(steps, tokens_per_step, tokens_per_step * columns["flops_per_token"]),

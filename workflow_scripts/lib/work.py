@@ -6,7 +6,7 @@ from workflow_scripts.lib.specs import to_json
 from workflow_scripts.lib.study import Study
 
 # Keys of training that say how often and how something is run or shown, and not what is computed.
-HOW = frozenset({"models", "seeds", "execution", "checkpoint_every_s", "sample", "timeout_s"})
+HOW = frozenset({"models", "seeds", "design", "execution", "checkpoint_every_s", "sample", "timeout_s"})
 
 
 def defined_work(study: Study, source_digest: str) -> dict[str, Any]:
