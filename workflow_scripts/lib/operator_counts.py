@@ -1,11 +1,13 @@
 """How often operators must be called, which follows from a model's layers, and the FLOPs that no profiler counts."""
 
+import re
 from typing import Any
 
 COUNT_COLUMNS = "device probe model mode phase what expected found agrees record".split()
 LINEAR_PER_LAYER = 4  # queries, keys and values in one; projection; up (with the gate of llama in one); down
 PRODUCTS = frozenset({"aten::mm", "aten::addmm", "aten::_addmm_activation", "aten::mkldnn_linear"})
-ATTENTION = ("aten::_scaled_dot_product_", "aten::_scaled_dot_product_attention_math")
+OUTER = re.compile(r"aten::_scaled_dot_product_(?!attention_math)")
+INNER = re.compile(r"aten::_(flash|efficient|cudnn)_attention_(forward|backward)$")
 # For each score: maximum, difference, exponential, sum, quotient; backwards product, sum, difference, product.
 SOFTMAX_FLOPS = {"aten::_softmax": 5.0, "aten::_softmax_backward_data": 4.0}
 
@@ -68,12 +70,11 @@ def _calls(rows: list[dict[str, Any]], phase: str, names: Any) -> float:
 
 
 def _fused(rows: list[dict[str, Any]], phase: str) -> float:
-    """Calls of the fused operator that knows the shapes; what it calls in turn has another name."""
-    ending = "_backward" if phase == "backward" else ""
-    return sum(
-        row["calls_per_step"]
-        for row in rows
-        if row["operator"].startswith("aten::_scaled_dot_product_")
-        and row["phase"] == phase
-        and row["operator"].endswith("_backward") == bool(ending)
+    """Calls of fused attention: of the operator that knows the shapes, or of the one in it that has the time."""
+    own = [
+        row for row in rows if row["phase"] == phase and row["operator"].endswith("_backward") == (phase == "backward")
+    ]
+    outer, inner = (
+        sum(row["calls_per_step"] for row in own if pattern.match(row["operator"])) for pattern in (OUTER, INNER)
     )
+    return max(outer, inner)
