@@ -82,7 +82,7 @@ def section(plans: pd.DataFrame, batches: pd.DataFrame, names: dict[str, str], s
             "training's own beyond noise, in every pair of cells, and that no check of correctness bars."
         ),
         "sentences": [_sentence(row, names) for row in plans.to_dict("records")],
-        "plans": table(shown, PLANS, study),
+        "plans": table(shown, PLANS, study) if plans.reason.isna().any() else None,
         "enough": f"The smallest batch within {percent(WITHIN)} of the best measured throughput of each model.",
         "batches": table(batches, BATCHES, study) if len(batches) else None,
     }
@@ -148,5 +148,6 @@ def _check(row: dict[str, Any]) -> str:
     return (
         f"Its step was predicted to take {quantity(row['predicted_step_time_s'], 's')} and took "
         f"{quantity(row['step_time_s'], 's')}{interval if not is_missing(row['step_time_low_s']) else ''}: predicted "
-        f"{percent(abs(row['relative_error']))} {off}{inside}."
+        f"{percent(abs(row['relative_error']))} {off}{inside}. At the measured pace training takes "
+        f"{quantity(row['train_s'], 's')}."
     )
