@@ -42,6 +42,7 @@ def main(*, recommendation: list[Path], sweep: list[Path], figure: Path, data: P
             if pd.notna(measured):
                 axis.plot(chosen.batch_size, [measured], color=orange, marker="D", linestyle="", label="measured")
             plotting.log_axis(axis.xaxis, x, base=2)
+            axis.set_xticks(sorted(x))
             plotting.log_axis(axis.yaxis, [*y, y.min() / 1.2, y.max() * 1.2])
         plotting.label_axes(canvas, "batch size (sequences per step)", "throughput (tokens/s)")
         plotting.legend(canvas, axes)
