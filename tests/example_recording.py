@@ -2,14 +2,17 @@
 
 import dataclasses
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.tiny_run import CELL, CPU, PROFILE, RUN, SHAPE
 from workflow_scripts.lib.counts import count_parameters, flops_per_token
 from workflow_scripts.lib.history import StepRow
 from workflow_scripts.lib.outcome import Outcome
-from workflow_scripts.lib.recordings import pack_recording
+from workflow_scripts.lib.recordings import MANIFEST, RecordedDevice, pack_recording, read_recordings
 from workflow_scripts.lib.records import write_record
 from workflow_scripts.lib.specs import MemorySpec, to_json
 
@@ -102,3 +105,24 @@ def pack(folder: Path, device: str = "box", members: dict[str, bytes] | None = N
     path.parent.mkdir(parents=True, exist_ok=True)
     pack_recording(path, study=STUDY, device=device, work=WORK, members=members)
     return path
+
+
+def members(path: Path) -> dict[str, bytes]:
+    """The files of a recording, without its manifest."""
+    with zipfile.ZipFile(path) as file:
+        return {name: file.read(name) for name in file.namelist() if name != MANIFEST}
+
+
+def read(folder: Path, **options: Any) -> list[RecordedDevice]:
+    """Reads recordings/example/ as a study of the same work on a machine with a device `cpu`."""
+    return read_recordings(folder, **{"study": STUDY, "work": WORK, "local": ["cpu"], **options})
+
+
+def refusal(folder: Path, **options: Any) -> str:
+    """The one line in which a recording is refused."""
+    with pytest.raises(ValueError) as refused:
+        read(folder, **options)
+    message = str(refused.value)
+    assert "\n" not in message
+    assert ".zip" in message
+    return message
