@@ -20,6 +20,9 @@ def recommendation_spec(wildcards):
         steps={
             device: to_json(STUDY.training_step(device)) for device in STUDY.devices
         },
+        recorded_steps={
+            kind: to_json(STUDY.recorded_step(kind)) for kind in ["cpu", "cuda", "mps"]
+        },
         optimizer=to_json(STUDY.timed_optimizer),
         measure=config["grid"]["measure"],
         devices={device: to_json(values) for device, values in STUDY.devices.items()},

@@ -6,7 +6,9 @@ batches and batch_sweep.csv, figures/recommendation.{svg,csv}.
 Steps: recommend_training, check_recommendation, collect_recommendation, draw_recommendation.
 """
 
-RECOMMENDED = STUDY.config["recommendation"] is not None
+RECOMMENDED = STUDY.config["recommendation"] is not None and bool(
+    STUDY.config["selection"] or STUDY.config["models"]
+)
 RECOMMENDATION = [f"results/{STUDY.name}/recommendation.json"] if RECOMMENDED else []
 CHECKS = expand(
     "results/{study}/devices/{device}/recommended.json",

@@ -13,12 +13,16 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from workflow_scripts.lib import comparisons, csv_tables
 from workflow_scripts.lib.forecast import read_forecaster
 from workflow_scripts.lib.recommendation import Plan, Task, recommend
 from workflow_scripts.lib.records import write_json
 from workflow_scripts.lib.specs import CellSpec, DeviceSpec, MeasureSpec, OptimizerSpec, StepSpec, from_json, to_json
 from workflow_scripts.lib.ways import Way, fastest_way
+
+HELD = 0.75  # of a recorded device's memory for tensors; what a local one has for them is in the spec
 
 
 def main(
@@ -28,13 +32,13 @@ def main(
     forecaster = read_forecaster(cost_model, dict(zip(known.device, known.type, strict=True)))
     optimizer = from_json(OptimizerSpec, spec["optimizer"])
     plans = {}
-    for device in known.device:
-        step = from_json(StepSpec, spec["steps"].get(device) or next(iter(spec["steps"].values())))
+    for device, kind, memory_bytes in zip(known.device, known.type, known.memory_bytes, strict=True):
+        step = from_json(StepSpec, spec["steps"].get(device) or spec["recorded_steps"][kind])
         task = Task(
             device=device, base=spec["model"], vocab_size=spec["vocab_size"], sequence_length=spec["sequence_length"],
             step=step, optimizer=optimizer, train_s=spec["recommendation"]["train_minutes"] * 60,
             tokens_per_parameter=spec["recommendation"]["tokens_per_parameter"],
-            limit_bytes=spec["limits_bytes"].get(device),
+            limit_bytes=spec["limits_bytes"].get(device, None if pd.isna(memory_bytes) else HELD * memory_bytes),
         )  # fmt: skip
         floor = comparisons.noise_floor(repeats, device)
         way = fastest_way(timed, device, Way(precision=step.precision, execution=step.execution), floor)
