@@ -18,6 +18,8 @@ rule audit_study:
         operators="results/{study}/tables/operators.csv",
         devices="results/{study}/tables/devices.csv",
         ceilings="results/{study}/tables/ceilings.csv",
+        operator_probes="results/{study}/tables/operator_probes.csv",
+        operator_counts="results/{study}/tables/operator_counts.csv",
         selection=SELECTION,
         recordings=RECORDINGS,
         corpus="results/{study}/corpus/corpus.json",

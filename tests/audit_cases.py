@@ -263,6 +263,11 @@ CASES: dict[str, Case] = {
         column("operator", "gemm", n_calls=52, n_layer=12), column("operator", "gemm", n_calls=84, n_layer=12), "gemm",
         "warning",
     ),
+    "calls_follow_layers": Case(
+        column("found", 12.0, label="cpu/operators", what="products", phase="forward", mode="step", expected=13),
+        column("found", 13.0, label="cpu/operators", what="products", phase="forward", mode="step", expected=13),
+        "cpu/operators", "warning",
+    ),
     "calls_times_mean": Case(
         column("operator", "mm", n_calls=10, call_time_s=1.0, total_time_s=12.0),
         column("operator", "mm", n_calls=10, call_time_s=1.0, total_time_s=10.0),

@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests import example_tables
+from tests import example_probes, example_tables
 from workflow_scripts import audit_study
 
 INPUTS = ("cells", "runs", "processes", "operators", "devices", "ceilings")
@@ -21,6 +21,7 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_selection: bool 
     audit_study.main(
         **{name: paths[name] for name in INPUTS},
         selection=[paths["selection"]] if with_selection else [],
+        **{name: path for name, path in example_probes.write(tmp_path / "probes").items() if "operator" in name},
         recordings=[],
         corpus=tmp_path / "corpus.json",
         findings=findings,
@@ -150,3 +151,11 @@ def test_rate_above_the_measured_ceiling_is_an_error(tmp_path: Path, monkeypatch
     assert not about(audit(tmp_path, monkeypatch, cells=cells, ceilings=sound), "impossible_rate")
     low = ceilings.assign(best=ceilings["value"].where(~products, 1.0))
     assert about(audit(tmp_path, monkeypatch, cells=cells, ceilings=low), "impossible_rate")
+
+
+def test_calls_that_do_not_follow_from_the_layers_are_told(tmp_path, monkeypatch):
+    wrong = example_probes.operators(n_products=14.0)
+    monkeypatch.setattr(example_probes, "operators", lambda: wrong)
+    found = [finding for finding in audit(tmp_path, monkeypatch) if finding["rule"] == "calls_follow_layers"]
+    assert {finding["subject"] for finding in found} == {"h100/operators"}
+    assert found[0]["numbers"] == {"found": 14.0, "expected": 13.0}

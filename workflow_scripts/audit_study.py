@@ -1,7 +1,8 @@
 """Audits the tables of a study: every rule on each of them.
 
 Inputs:
-    cells, runs, processes, operators, devices, ceilings: the study's tables; any may have no rows.
+    cells, runs, processes, operators, devices, ceilings, operator_probes, operator_counts: the study's tables; any may
+        have no rows.
     selection: selection.json, or nothing where the study names its models. The records that the tables name are read
         for raw samples and for what was observed; those that lie elsewhere are passed over.
     recordings, corpus: recordings of other devices, and corpus.json, whose tokens theirs must be.
@@ -21,6 +22,7 @@ from workflow_scripts.lib import csv_tables
 from workflow_scripts.lib.audit import own_devices
 from workflow_scripts.lib.audit.apply import audit_table, by_severity
 from workflow_scripts.lib.audit.own import material
+from workflow_scripts.lib.audit.own_probes import operators_of_probes
 from workflow_scripts.lib.audit.sheet import plain
 from workflow_scripts.lib.record_files import read_text
 from workflow_scripts.lib.records import RECORD_VERSION, write_json
@@ -35,6 +37,8 @@ def main(
     devices: Path,
     ceilings: Path,
     selection: list[Path],
+    operator_probes: Path,
+    operator_counts: Path,
     recordings: list[Path],
     corpus: Path,
     findings: Path,
@@ -52,6 +56,7 @@ def main(
         recorded=measured_elsewhere(recordings, corpus, spec),
         folder=Path(),
     )
+    tables |= operators_of_probes(csv_tables.read(operator_probes), csv_tables.read(operator_counts))
     found = [
         dataclasses.replace(finding, subject=f"{name}: all rows") if finding.subject == "all rows" else finding
         for name, table in tables.items()

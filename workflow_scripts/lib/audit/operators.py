@@ -74,6 +74,19 @@ def calls_times_mean(table: pd.DataFrame) -> Iterator[Seen]:
 
 @rule(
     severity="warning",
+    meaning="A pass calls each product and each attention as often as its layers ask for.",
+    advice="See the trace for what was called besides, or instead: another kernel, a recomputation, a fused product.",
+    applies=("what", "expected", "found"),
+)
+def calls_follow_layers(table: pd.DataFrame) -> Iterator[Seen]:
+    for row in each(measured(table, "expected", "found")):
+        if round(row.found) != round(row.expected):
+            text = f"{row.what} in {row.phase} of {row.mode}: {row.found:g} calls where {row.expected:g} are expected"
+            yield Seen(row.label, text, {"found": row.found, "expected": row.expected})
+
+
+@rule(
+    severity="warning",
     meaning="Repeats in fresh processes that spread by more than 5 % set the noise floor of every comparison.",
     advice="Rank no gap below this spread; look for company on the machine.",
     applies=("n_processes", "spread"),
