@@ -1,4 +1,4 @@
-"""One study of 12 cells with every kind of failure forced: the rest is measured, the report gives reasons."""
+"""One study of 14 cells with every kind of failure forced: the rest is measured, the report gives reasons."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.checkout import Checkout
 STUDY = """
 study: failures
 corpus: {source: path, path: text.txt}
-devices: [{id: cpu, type: cpu, threads: 1}]
+devices: [{id: cpu, type: cpu, threads: 1, memory_gib: 0.01}]
 models:
   - {name: sound, architecture: gpt2, n_layer: 1, n_head: 2, n_embd: 16}
   - {name: killed, architecture: gpt2, n_layer: 1, n_head: 2, n_embd: 16}
@@ -27,6 +27,7 @@ grid:
       precision: [fp32]
       execution: [eager]
     - {models: [sound], batch_size: [1], sequence_length: [8], precision: [fp32], execution: [graphed, compiled]}
+    - {models: [sound], batch_size: [512, 1024], sequence_length: [16], precision: [fp32], execution: [eager], memory: true}
 selection: null
 training: {models: []}
 """
@@ -82,7 +83,7 @@ def failed(tmp_path_factory):
 def test_every_failure_is_a_record_and_the_rest_is_measured(failed):
     assert failed.said.returncode == 0, failed.said.stdout + failed.said.stderr
     cells = pd.read_csv(failed.folder / "results/failures/tables/cells.csv").set_index("cell")
-    assert len(cells) == 12
+    assert len(cells) == 14
     status = cells["status"].to_dict()
     assert status.pop("killed-b1-t8-fp32-eager") == "killed"
     assert status.pop("out_of_memory-b1-t8-fp32-eager") == "oom"
@@ -90,10 +91,22 @@ def test_every_failure_is_a_record_and_the_rest_is_measured(failed):
     assert status.pop("not_a_number-b1-t8-fp32-eager") == "diverged"
     assert status.pop("sound-b1-t8-fp32-graphed") == "unavailable"
     assert status.pop("sound-b1-t8-fp32-compiled") == "unavailable"
+    assert status.pop("sound-b1024-t16-fp32-eager") == "predicted_oom"
     assert set(status.values()) == {"ok"}
     bad = cells[cells["status"] != "ok"]
     assert bad["reason"].notna().all()
     assert bad["step_time_s"].isna().all()
+
+
+def test_one_cell_beyond_the_border_is_tried_and_the_prediction_judged(failed):
+    fits = pd.read_csv(failed.folder / "results/failures/tables/fits.csv").set_index("cell")
+    assert fits.loc["sound-b512-t16-fp32-eager", ["decision", "judgement"]].to_list() == ["tried beyond", "right"]
+    assert fits.loc["sound-b1024-t16-fp32-eager", ["decision", "judgement"]].to_list() == ["left out", "not judged"]
+    tried, left_out = (fits.loc[f"sound-b{n}-t16-fp32-eager"] for n in (512, 1024))
+    assert left_out["needed_bytes"] > tried["peak_allocated_bytes"] > tried["limit_bytes"] == int(0.01 * 2**30)
+    assert fits.drop([tried.name, left_out.name])["decision"].eq("fits").all()
+    memory = pd.read_csv(failed.folder / "results/failures/tables/memory.csv").set_index("cell")
+    assert memory["status"].to_dict() == {tried.name: "ok", left_out.name: "predicted_oom"}
 
 
 def test_the_report_shows_what_was_measured_and_each_reason(failed):
@@ -106,5 +119,5 @@ def test_the_report_shows_what_was_measured_and_each_reason(failed):
 
 
 def test_the_run_says_how_many_failed(failed):
-    sentence = "6 of 12 cells were timed (1 diverged, 1 killed, 1 oom, 1 timeout, 2 unavailable)"
+    sentence = "7 of 14 cells were timed (1 diverged, 1 killed, 1 oom, 1 predicted_oom, 1 timeout, 2 unavailable)"
     assert sentence in failed.said.stdout + failed.said.stderr

@@ -7,7 +7,6 @@ import dataclasses
 
 from workflow_scripts.lib.specs import DeviceType, ModelShape, StepSpec
 
-
 CPU_RANDOM_STATE = 5056  # bytes of `torch.get_rng_state()`; a GPU's generator has 16
 
 
@@ -33,31 +32,35 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     """
     d, e = shape.n_embd, element_bytes(step)
     llama, dropout = shape.architecture == "llama", shape.dropout > 0
-    residual, wide = 4 * d, e * d  # (B, T, C) of the residual stream, float32; of a matrix product
-    # torch fuses RMSNorm on CUDA only; elsewhere the normalised input is a tensor more, and backward takes several.
-    composite = llama and device_type != "cuda"
+    residual, wide = residual_bytes(step) * d, e * d  # (B, T, C) of the residual stream; of a matrix product
+    compiled = step.execution != "eager"
+    # Eagerly torch fuses RMSNorm on CUDA only; else the normalised input is a tensor more, and backward takes several.
+    composite = llama and device_type != "cuda" and not compiled
     norm = wide + (4 if llama else 8) + (residual if composite else 0)  # output, and 1 / std or mean and 1 / std
     # On the CPU dropout keeps its factors, elsewhere one byte for each.
     mask_element = 0 if not dropout else e if device_type == "cpu" else 1
-    hidden = (4 if llama else 2) * e * shape.n_inner  # gate, up, silu, product; up, gelu
+    hidden = (4 - compiled if llama else 2) * e * shape.n_inner  # gate, up, silu (eagerly), product; up, gelu
     rotated = 2 * wide if llama else 0
 
     # Assume: on MPS training takes the path of plain products, as on the CPU where there is dropout.
     if step.attention == "math" or device_type == "mps" or (device_type == "cpu" and dropout):
         scores = 4 * shape.n_head * shape.sequence_length  # always float32
         sequences = step.batch_size // step.accumulation
+        mask_scores = 0 if not dropout else scores if device_type == "cpu" else scores // 4
         bias = 4 * shape.sequence_length // sequences  # the mask, (T, T)
-        # v is a copy, but for one head or one sequence: turning it then copies nothing, and it keeps all of qkv alive.
+        # Queries, keys and values are float32. v is a copy, but for one head or one sequence: turning it then copies nothing, and it keeps all of qkv alive.
         whole = 2 * wide if e == 4 and 1 in (shape.n_head, sequences) else 0
-        attention = 3 * residual + whole + wide + scores * (3 if dropout else 1)
-        upcast = 3 * residual if e == 2 else 0
+        attention = 12 * d + whole + wide + scores * (2 if dropout else 1) + mask_scores
+        upcast = 12 * d if e == 2 else 0
         largest = scores * 7 // 2 if dropout and e == 2 else scores * 3 if dropout else scores * 2
-        attention_forward = residual + norm + 4 * wide + rotated + upcast + 3 * residual + bias + largest
-        attention_backward = attention + scores * (1 if dropout else 2) + 2 * residual
+        attention_forward = residual + norm + 4 * wide + rotated + upcast + 12 * d + bias + largest
+        attention_backward = attention + scores * (1 if dropout else 2) + 8 * d
     else:
         attention = 4 * wide + rotated + 4 * shape.n_head  # q, k, v, output; logarithms of the softmax's sums
         attention_forward = 0  # less than what the block keeps
         attention_backward = attention + 4 * wide
+        if device_type == "cuda":  # sums over its output, and in half precision the queries' gradient in float32
+            attention_backward += 4 * shape.n_head + (4 * d if e == 2 else 0)
     mask = mask_element * d
     kept = 2 * (residual + norm + mask) + attention + hidden
     mlp_forward = 2 * residual + norm + hidden if step.checkpointing else kept
@@ -71,6 +74,14 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
         attention_backward=residual + norm + mask + attention_backward,
         random_state=CPU_RANDOM_STATE if dropout and device_type == "cpu" else 0,
     )
+
+
+def residual_bytes(step: StepSpec) -> int:
+    """Gives the bytes of an element of the residual stream, see `precision.residual_dtype`.
+
+    Between checkpointed blocks the compiler keeps it in float32 all the same (seen with torch 2.13).
+    """
+    return 2 if step.precision == "bf16" and step.execution != "eager" and not step.checkpointing else 4
 
 
 def element_bytes(step: StepSpec) -> int:

@@ -8,7 +8,7 @@ What is predicted is what live tensors take (allocated), as `memory_probe.probe_
 
 import dataclasses
 
-from workflow_scripts.lib.block_memory import BlockMemory, block_memory, element_bytes
+from workflow_scripts.lib.block_memory import BlockMemory, block_memory, element_bytes, residual_bytes
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
 from workflow_scripts.lib.optimizer_memory import (
     held_bytes,
@@ -154,7 +154,7 @@ def _kept(shape: ModelShape, step: StepSpec, block: BlockMemory) -> _Kept:
     n = _micro_tokens(shape, step)
     half = element_bytes(step) == 2
     cast = 2 * sum(rows * columns for rows, columns in block_matrices(shape)) if half else 0
-    residual = 4 * shape.n_embd * n
+    residual = residual_bytes(step) * shape.n_embd * n
     kept = residual + block.random_state if step.checkpointing else block.kept * n
     embedding = block.embedding * n
     return _Kept(
@@ -179,7 +179,7 @@ def _forward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str,
         "loss_forward": {
             "activations": kept.activations,
             "casts": L * kept.cast_block + kept.cast_head,  # autocast's cache has them all until its end
-            "logits": 8 * n * shape.vocab_size,
+            "logits": _logits_bytes(step, 8) * n * shape.vocab_size,
         },
     }
 
@@ -188,12 +188,14 @@ def _backward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str
     """The moments of a backward pass; gradients appear in it, but for those of earlier micro-batches."""
     kept, n = _kept(shape, step, block), _micro_tokens(shape, step)
     e, d, L, V = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size
-    tied, accumulates = shape.architecture == "gpt2", step.accumulation > 1
+    tied = shape.architecture == "gpt2"
+    # Eagerly a gradient is added to earlier micro-batches' at once; a compiled pass gives all of them at its end.
+    added = step.accumulation > 1 and step.execution == "eager"
     matrices = [rows * columns for rows, columns in block_matrices(shape)]
     down = matrices[3]
-    new_block = 0 if accumulates else 4 * (sum(matrices) + sum(block_vectors(shape)))
-    new_mlp = 0 if accumulates else 4 * (matrices[2] + matrices[3])
-    new_head = 4 * V * d if tied or not accumulates else 0  # that of a tied head waits for the embedding's
+    new_block = 0 if added else 4 * (sum(matrices) + sum(block_vectors(shape)))
+    new_mlp = 0 if added else 4 * (matrices[2] + matrices[3])
+    new_head = 4 * V * d if tied or not added else 0  # that of a tied head waits for the embedding's
     all_kept = {"activations": kept.activations, "casts": L * kept.kept_cast + kept.cast_head}
 
     def within_block(activations: int, casts: int, gradients: int) -> dict[str, int]:
@@ -209,7 +211,7 @@ def _backward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str
 
     return {
         # Log-probabilities, their gradient, and the gradient of the logits.
-        "loss_backward": {**all_kept, "logits": 12 * n * V},
+        "loss_backward": {**all_kept, "logits": _logits_bytes(step, 12) * n * V},
         "head_backward": {**all_kept, "logits": e * n * V, "gradients": e * V * d, "workspace": e * n * d},
         "norm_backward": {
             "activations": kept.activations + (block.norm_backward - block.norm) * n,
@@ -223,10 +225,15 @@ def _backward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str
         ),
         "attention_backward": within_block(block.attention_backward * n, 0, new_mlp),
         "embedding_backward": {
-            "gradients": (0 if accumulates else 4 * (count_parameters(shape).total - V * d))
+            "gradients": (0 if added else 4 * (count_parameters(shape).total - V * d))
             + (4 + 2 * e if tied else 4) * V * d,
         },
     }
+
+
+def _logits_bytes(step: StepSpec, eager: int) -> int:
+    """Bytes per logit: the compiler works on the one tensor of them in place, see also `head_loss`."""
+    return eager if step.execution == "eager" else element_bytes(step)
 
 
 def _micro_tokens(shape: ModelShape, step: StepSpec) -> int:
