@@ -13,13 +13,18 @@ from workflow_scripts.lib.cost_fits import EXECUTIONS
 from workflow_scripts.lib.cost_model import Case, TimeModel, as_json, read_models
 from workflow_scripts.lib.counts import count_parameters, flops_per_token
 from workflow_scripts.lib.operator_rates import OperatorTime, Rates, read_rates
-from workflow_scripts.lib.operator_work import elements, flops, parameter_sizes, step_operators
+from workflow_scripts.lib.operator_work import LAUNCHES, elements, flops, parameter_sizes, step_operators
 from workflow_scripts.lib.provenance import modules_of
 from workflow_scripts.lib.specs import StepSpec, to_json
 from workflow_scripts.lib.step_costs import step_costs, step_traffic_bytes
 from workflow_scripts.lib.study import complete_shape
 
 OVERHEAD_S = 5e-6
+CEILINGS = [
+    {"quantity": "matrix_product", "precision": "fp32", "unit": "FLOP/s", "value": 1e11, "best": 1.1e11},
+    {"quantity": "copy", "precision": None, "unit": "bytes/s", "value": 1e10, "best": 1e10},
+    {"quantity": "operator", "precision": None, "unit": "s", "value": 1e-6, "best": 1e-6},
+]
 
 
 def shape(n_layer=4, n_embd=128, architecture="gpt2", vocab_size=256, sequence_length=128, **more):
@@ -35,12 +40,19 @@ def device(flop_per_s=1e11, bytes_per_s=1e10, host_s=None, overhead_s=OVERHEAD_S
     """Rates of a device that takes just overhead plus work over rate for every operator."""
     points = []
     for kind, dims in operator_costs.sizes("cpu"):
+        if kind == "decoder":
+            continue
         for direction in ("forward", "backward") if kind != "optimizer" else ("forward",):
             work_s = flops(kind, dims, direction) / flop_per_s or 12 * elements(kind, dims) / bytes_per_s
             seconds = work_s + (overhead_s if host_s is None else 1e-6)
             points.append(OperatorTime(kind=kind, direction=direction, dims=dims, seconds=seconds, host_s=host_s))
     return Rates(
-        flop_per_s=flop_per_s, bytes_per_s=bytes_per_s, operator_s=overhead_s, kernel_s=1e-6, operators=tuple(points)
+        flop_per_s=flop_per_s,
+        bytes_per_s=bytes_per_s,
+        operator_s=overhead_s,
+        kernel_s=1e-6,
+        launch_s=host_s or 0.0,
+        operators=tuple(points),
     )
 
 
@@ -102,7 +114,8 @@ def test_on_cuda_the_slower_of_host_and_device_sets_the_pace_and_a_graph_frees_i
     eager = step_costs(small, step(1), ADAMW, "cuda", rates)
     graphed = step_costs(small, step(1, "graphed"), ADAMW, "cuda", rates)
     assert eager.bound == "launch"
-    assert eager.total_s == eager.launch_s > eager.compute_s + eager.bandwidth_s
+    assert eager.total_s == pytest.approx(eager.launch_s)
+    assert eager.launch_s > eager.compute_s + eager.bandwidth_s
     assert graphed.total_s < eager.total_s / 4
 
 
@@ -206,12 +219,7 @@ def test_operators_are_measured_and_become_rates():
     assert all(one["seconds"] > 0 for one in found["operators"])
     assert found["unavailable"][0]["precision"] == "tf32"
     assert len(parts) == 1
-    ceilings = [
-        {"quantity": "matrix_product", "precision": "fp32", "unit": "FLOP/s", "value": 1e11, "best": 1.1e11},
-        {"quantity": "copy", "precision": None, "unit": "bytes/s", "value": 1e10, "best": 1e10},
-        {"quantity": "operator", "precision": None, "unit": "s", "value": 1e-6, "best": 1e-6},
-    ]
-    rates = read_rates({"ceilings": ceilings, "operators": json.loads(json.dumps(found["operators"]))})
+    rates = read_rates({"ceilings": CEILINGS, "operators": json.loads(json.dumps(found["operators"]))})
     assert list(rates) == ["fp32"]
     assert TimeModel(device_type="cpu", rates=rates["fp32"]).predict(shape(), step(), ADAMW).step_time_s > 0
     assert read_rates({"ceilings": [], "operators": found["operators"]}) == {}
@@ -222,3 +230,21 @@ def test_measuring_operators_is_free_of_predicting():
     assert "operator_costs" in names
     assert not names & {"cost_model", "operator_rates", "operator_work", "step_costs"}
     assert set(EXECUTIONS) == {"cpu", "cuda", "mps"}
+
+
+@pytest.mark.parametrize(("beyond_s", "host_s"), [(7e-6, None), (0.0, None), (3e-6, 1.0)])
+def test_what_blocks_take_beyond_their_operators_is_the_price_of_a_launch(rates, beyond_s, host_s):
+    operators = [dataclasses.asdict(one) | {"precision": "fp32"} for one in rates.operators]
+    for n_layer, *rest in operator_costs.DECODERS:
+        small = shape(n_layer, rest[0], vocab_size=rest[3], sequence_length=rest[2], bias=False)
+        kernels, alone_s = 0.0, 0.0
+        for one in step_operators(small, step(1)):
+            for direction, calls in (("forward", one.calls), ("backward", one.backward_calls)):
+                if calls and one.kind != "optimizer":
+                    kernels += calls * LAUNCHES[one.kind][direction == "backward"]
+                    alone_s += calls * rates.seconds(one.kind, direction, one.dims)
+        times = {"seconds": alone_s + kernels * beyond_s, "host_s": host_s and kernels * beyond_s}
+        asked = {"kind": "decoder", "direction": "forward", "dims": [n_layer, *rest], "precision": "fp32"}
+        operators.append(asked | times)
+    found = read_rates({"ceilings": CEILINGS, "operators": operators})["fp32"]
+    assert found.launch_s == pytest.approx(beyond_s, abs=1e-9)

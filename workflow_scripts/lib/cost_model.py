@@ -26,15 +26,15 @@ from workflow_scripts.lib.step_costs import Bound, StepCosts, step_costs
 # What the logarithm of actual over summed time may owe to each feature, as the standard deviation of its weight.
 PRIORS = {
     "constant": 0.35,
-    "launch": 0.5,
-    "bandwidth": 0.3,
-    "attention": 0.3,
-    "vocabulary": 0.3,
-    "octaves_of_width": 0.06,
-    "octaves_of_time": 0.03,
+    "launch": 0.3,
+    "bandwidth": 0.1,
+    "attention": 0.1,
+    "vocabulary": 0.1,
+    "octaves_of_width": 0.03,
+    "octaves_of_time": 0.02,
 }
 NEARNESS, OCTAVES_NEAR = 0.06, 2.0  # what cells share beyond the features, and how far apart they still do
-NOISE = 0.03  # of a cell's median against a repeat
+NOISE = 0.05  # of a cell's median against a repeat
 PRIOR_CELLS = 4
 CONFIDENCE = 0.95
 

@@ -13,21 +13,19 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
-from torch.nn.utils import get_total_norm
 
 from workflow_scripts.lib.device_timing import clock_of, synchronise
-from workflow_scripts.lib.model import gelu, rotate
-from workflow_scripts.lib.optimizers import fused_works
+from workflow_scripts.lib.operator_calls import Call, build
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.precision import autocast, set_precision
 from workflow_scripts.lib.specs import DeviceSpec, Precision, from_json
 
 LEAST_CALLS = 3  # of which the fastest quarter's slowest counts: what disturbs a call can only lengthen it
 LONGEST = 8.0  # shares of a point's time that one call may take before larger sizes of its kind are left out
-TENSORS = 16  # parameters of one size that an optimizer updates at once
 CALL_S = 0.1  # for which an empty backward pass is repeated
+# A small decoder of one and of more blocks: what a block takes beyond its operators alone is the price of launching
+# them where caches hold something else. Layers, width, heads, context, vocabulary; one sequence.
+DECODERS = tuple((n_layer, 32, 4, 64, 64) for n_layer in (1, 3))
 QUEUED = 8  # calls that CUDA's queue holds easily, at up to some dozen kernels each
 CYCLES_PER_S = 2e9  # of a GPU's clock, roughly: how long it sleeps is checked, not trusted
 WIDTHS = {"cpu": (32, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
@@ -47,7 +45,6 @@ LARGEST = {"cpu": 2**25, "cuda": 2**30, "mps": 2**27}  # elements of one operato
 PARAMETERS = {"cpu": (2**8, 2**14, 2**18, 2**21), "cuda": (2**10, 2**16, 2**20, 2**24), "mps": (2**10, 2**16, 2**21)}
 
 Send = Callable[[dict[str, Any]], None]
-Call = Callable[[], Any]
 
 
 def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], float] = time.perf_counter) -> dict:
@@ -143,6 +140,7 @@ def sizes(kind: str) -> Iterator[tuple[str, tuple[int, ...]]]:
     points += [("loss", (m, v)) for m in LOSS_ROWS[kind] for v in VOCABULARIES[kind]]
     points += [("embedding", (m, v, widths[1])) for m in LOSS_ROWS[kind] for v in VOCABULARIES[kind]]
     points += [("optimizer", (size,)) for size in PARAMETERS[kind]]
+    points += [("decoder", dims) for dims in DECODERS]
     order = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in points))}
     kept = [(name, dims) for name, dims in points if _elements(name, dims) <= largest]
     return iter(sorted(kept, key=lambda point: (_work(*point), order[point[0]])))
@@ -163,93 +161,6 @@ def _work(name: str, dims: tuple[int, ...]) -> int:
         if name == "linear"
         else 64 * _elements(name, dims)
     )
-
-
-def build(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[Call, Call | None]:
-    """Gives one operator's forward and backward call; called under the precision's autocast."""
-    if kind == "optimizer":
-        return _optimizer(dims[0], device), None
-    function, inputs = _function(kind, dims, device)
-
-    def forward() -> Tensor:
-        return function(*inputs)
-
-    output = forward()
-    outer = torch.randn_like(output)
-    wanted = [tensor for tensor in inputs if tensor.requires_grad]
-
-    def backward() -> None:
-        torch.autograd.grad(output, wanted, outer, retain_graph=True)
-
-    return forward, backward
-
-
-def _function(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[Callable[..., Tensor], list[Tensor]]:
-    """The function of an operator as `model` writes it, and random inputs."""
-
-    def drawn(*shape: int) -> Tensor:
-        return torch.randn(*shape, device=device, requires_grad=True)
-
-    if kind == "linear":
-        rows, inputs, outputs = dims
-        return F.linear, [drawn(rows, inputs), drawn(outputs, inputs)]
-    if kind == "attention":
-        sequences, heads, length, size = dims
-        return _attend(heads), [drawn(sequences, length, 3 * heads * size)]
-    if kind == "rotary":
-        sequences, heads, length, size = dims
-        table = torch.randn(2, length, size, device=device)
-        return lambda x: rotate(x.transpose(1, 2), table), [drawn(sequences, length, heads, size)]
-    if kind in ("layer_norm", "rms_norm"):
-        rows, width = dims
-        norm = F.layer_norm if kind == "layer_norm" else F.rms_norm
-        return lambda x, weight: norm(x, (width,), weight), [drawn(rows, width), drawn(width)]
-    if kind == "gelu":
-        return gelu, [drawn(*dims)]
-    if kind == "swiglu":
-        rows, width = dims
-
-        def swiglu(x: Tensor) -> Tensor:
-            gate, up = x.chunk(2, dim=-1)
-            return F.silu(gate) * up
-
-        return swiglu, [drawn(rows, 2 * width)]
-    if kind == "residual":
-        return torch.add, [drawn(*dims), drawn(*dims)]
-    if kind == "loss":
-        rows, vocabulary = dims
-        targets = torch.randint(vocabulary, (rows,), device=device)
-        return lambda logits: F.cross_entropy(logits.float(), targets), [drawn(rows, vocabulary)]
-    rows, vocabulary, width = dims
-    tokens = torch.randint(vocabulary, (rows,), device=device)
-    return lambda table: F.embedding(tokens, table), [drawn(vocabulary, width)]
-
-
-def _attend(heads: int) -> Callable[[Tensor], Tensor]:
-    def attend(qkv: Tensor) -> Tensor:
-        B, T, C = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
-        q, k, v = (t.view(B, T, heads, -1).transpose(1, 2) for t in qkv.split(C, dim=2))
-        if torch.is_autocast_enabled(qkv.device.type):  # in a step they come from a product, in its precision
-            q, k, v = (t.to(torch.get_autocast_dtype(qkv.device.type)) for t in (q, k, v))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        return y.transpose(1, 2).reshape(B, T, C)
-
-    return attend
-
-
-def _optimizer(size: int, device: torch.device) -> Call:
-    """The norm of the gradients and the update of AdamW, of `TENSORS` parameters; timed per parameter."""
-    parameters = [nn.Parameter(torch.randn(size, device=device)) for _ in range(TENSORS)]
-    for parameter in parameters:
-        parameter.grad = torch.randn_like(parameter)
-    optimizer = torch.optim.AdamW(parameters, fused=fused_works("adamw", device) or None)
-
-    def update() -> None:
-        get_total_norm([parameter.grad for parameter in parameters])
-        optimizer.step()
-
-    update.calls = TENSORS
-    return update
 
 
 def time_call(call: Call, device: torch.device, for_s: float, read: Callable[[], float]) -> dict[str, Any]:
@@ -278,18 +189,18 @@ def _time_awaited(call: Call, device: torch.device, read: Callable[[], float]) -
 
 def _time_queued(call: Call, device: torch.device, read: Callable[[], float]) -> tuple[float, float]:
     """Queues calls behind a device that sleeps; sleeps longer if it woke up before all were queued."""
-    clock, sleep_s = clock_of(device), 1e-3
+    clock, sleep_s, n = clock_of(device), 1e-3, getattr(call, "queued", QUEUED)
     while True:
         synchronise(device)
         torch.cuda._sleep(int(sleep_s * CYCLES_PER_S))
         start = clock.mark()
         host_start = read()
-        for _ in range(QUEUED):
+        for _ in range(n):
             call()
         host_s = read() - host_start
         awake = start.query()  # the device has passed the mark: it may have waited for the host
         end = clock.mark()
         synchronise(device)
         if not awake or sleep_s > 0.1:
-            return clock.seconds(start, end) / QUEUED, host_s / QUEUED
+            return clock.seconds(start, end) / n, host_s / n
         sleep_s *= 4

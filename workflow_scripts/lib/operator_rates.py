@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from workflow_scripts.lib.operator_work import Direction, Kind, elements, flops
+from workflow_scripts.lib.operator_work import LAUNCHES, Direction, Kind, elements, flops, step_operators
+from workflow_scripts.lib.specs import ModelShape, StepSpec
 
 SMOOTHING = 0.02  # of the logarithm of a measured time: about how well a short measurement repeats
 UNMEASURED_RANGE = 0.5  # smallest time of an operator, as a share of the shortest that was measured
@@ -36,12 +37,14 @@ class Rates:
     """What a calibration measured of one precision.
 
     `flop_per_s` is the ceiling of products, `bytes_per_s` that of copies; `operator_s` what the host takes for a small
-    operator, `kernel_s` what the device takes between two kernels of a captured graph (None but on CUDA).
+    operator, `launch_s` what each kernel of a step costs the host beyond that: on the CPU beyond the operator measured
+    alone, on CUDA in all. `kernel_s` is what the device takes between two kernels of a captured graph (None but there).
     """
 
     flop_per_s: float
     bytes_per_s: float
     operator_s: float
+    launch_s: float
     kernel_s: float | None
     operators: tuple[OperatorTime, ...]
 
@@ -52,10 +55,6 @@ class Rates:
     def seconds(self, kind: Kind, direction: Direction, dims: tuple[int, ...]) -> float:
         """Gives the device's time for one call, in seconds."""
         return self._tables[kind, direction].seconds(dims)
-
-    def host_s(self, kind: Kind, direction: Direction) -> float | None:
-        """Gives the host's time to queue one call, in seconds: it hardly depends on the size. None where not apart."""
-        return self._tables[kind, direction].host_s
 
     @functools.cached_property
     def sums(self) -> dict[Any, Any]:
@@ -81,8 +80,6 @@ class _Table:
         self.varied = self.high > self.low
         self.points = sizes[:, self.varied]
         self.least_s = UNMEASURED_RANGE * min(point.seconds for point in points)
-        hosts = sorted(point.host_s for point in points if point.host_s is not None)
-        self.host_s = hosts[len(hosts) // 2] if hosts else None
         self.weights = self._fit(costs)
         self._known: dict[tuple[int, ...], float] = {}
 
@@ -128,14 +125,40 @@ def read_rates(calibration: dict[str, Any]) -> dict[str, Rates]:
         found.setdefault(one["precision"], []).append(OperatorTime(dims=tuple(one["dims"]), **measured))
     if ("copy", None) not in ceilings or ("operator", None) not in ceilings:
         return {}
-    return {
-        precision: Rates(
-            flop_per_s=ceilings["matrix_product", precision],
-            bytes_per_s=ceilings["copy", None],
-            operator_s=ceilings["operator", None],
-            kernel_s=ceilings.get(("kernel_in_graph", None)),
-            operators=tuple(operators),
-        )
-        for precision, operators in found.items()
-        if ("matrix_product", precision) in ceilings
-    }
+    rates = {}
+    for precision, operators in found.items():
+        if ("matrix_product", precision) in ceilings:
+            alone = Rates(
+                flop_per_s=ceilings["matrix_product", precision],
+                bytes_per_s=ceilings["copy", None],
+                operator_s=ceilings["operator", None],
+                launch_s=0.0,
+                kernel_s=ceilings.get(("kernel_in_graph", None)),
+                operators=tuple(one for one in operators if one.kind != "decoder"),
+            )
+            decoders = [one for one in operators if one.kind == "decoder"]
+            rates[precision] = dataclasses.replace(alone, launch_s=_launch_s(alone, decoders))
+    return rates
+
+
+def _launch_s(alone: Rates, decoders: Sequence[OperatorTime]) -> float:
+    """What a kernel costs the host within a step, from decoders that differ by some blocks; see `Rates.launch_s`."""
+    if len(decoders) < 2:
+        return alone.operator_s
+    times, launches = [], []
+    for one in decoders:
+        n_layer, n_embd, n_head, length, vocabulary = one.dims
+        shape = ModelShape(
+            architecture="gpt2", n_layer=n_layer, n_head=n_head, n_embd=n_embd, n_inner=4 * n_embd,
+            vocab_size=vocabulary, sequence_length=length, bias=False,
+        )  # fmt: skip
+        calls = [
+            (operator, direction, n)
+            for operator in step_operators(shape, StepSpec(batch_size=1, precision="fp32", execution="eager"))
+            for direction, n in (("forward", operator.calls), ("backward", operator.backward_calls))
+            if n and operator.kind != "optimizer" and alone.knows(operator.kind)
+        ]
+        known_s = sum(n * alone.seconds(operator.kind, direction, operator.dims) for operator, direction, n in calls)
+        times.append(one.seconds - known_s if one.host_s is None else one.host_s)
+        launches.append(sum(n * LAUNCHES[operator.kind][direction == "backward"] for operator, direction, n in calls))
+    return max((times[-1] - times[0]) / (launches[-1] - launches[0]), 0.0)

@@ -56,7 +56,7 @@ def step_costs(
     shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, device_type: DeviceType, rates: Rates
 ) -> StepCosts:
     """Adds up the operators of one optimizer step."""
-    parts, host_s = dict.fromkeys(BOUNDS, 0.0), STEP_LAUNCHES * rates.operator_s
+    parts = dict.fromkeys(BOUNDS, 0.0)
     attention_s = vocabulary_s = 0.0
     kernels: float = STEP_LAUNCHES
     fused = step.execution != "eager"
@@ -68,17 +68,17 @@ def step_costs(
             seconds = calls * _seconds(operator, direction, optimizer, fused, rates)
             launches = calls * (1 if fused else LAUNCHES[operator.kind][direction == "backward"])
             kernels += launches
-            one_host_s = rates.host_s(operator.kind, direction)
-            host_s += launches * rates.operator_s if fused or one_host_s is None else calls * one_host_s
             launch_s = 0.0 if overlapped else min(seconds, launches * rates.operator_s)
             parts["launch"] += launch_s
             parts[_bound(operator, direction, step, rates)] += seconds - launch_s
             attention_s += seconds if operator.kind == "attention" else 0.0
             vocabulary_s += seconds if shape.vocab_size in operator.dims[1:] else 0.0
     total_s = sum(parts.values())
+    host_s = kernels * rates.launch_s
     if not overlapped:
-        total_s += STEP_LAUNCHES * rates.operator_s
-        parts["launch"] += STEP_LAUNCHES * rates.operator_s
+        more_s = STEP_LAUNCHES * rates.operator_s + host_s
+        total_s += more_s
+        parts["launch"] += more_s
     elif step.execution == "graphed":
         parts["launch"] = kernels * (rates.kernel_s or 0.0)
         total_s += parts["launch"]
