@@ -4,7 +4,9 @@ from pathlib import Path
 
 import pytest
 import yaml
+from snakemake.utils import update_config
 
+from workflow_scripts.lib.config_checks import read_config
 from workflow_scripts.lib.config_text import normalise
 from workflow_scripts.lib.specs import DeviceSpec, RunSpec, from_json, to_json
 from workflow_scripts.lib.study import Study
@@ -56,3 +58,23 @@ def test_an_unknown_key_of_a_spec_stops_the_job(study):
     values["step"]["acumulation"] = 4
     with pytest.raises(Exception, match="acumulation"):
         from_json(RunSpec, values)
+
+
+def whole(name: str) -> dict:
+    """The config of a study as the engine merges it: the default one, and what is laid over it."""
+    base = name.removesuffix("_small")
+    merged = {}
+    for file in dict.fromkeys(["config.yaml", f"studies/{base}.yaml", f"studies/{name}.yaml"]):
+        update_config(merged, yaml.safe_load(Path(file).read_text(encoding="utf-8")))
+    return merged
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in Path("studies").glob("*.yaml")))
+def test_every_study_resolves(name):
+    files = [Path("config.yaml"), Path(f"studies/{name}.yaml")]
+    config = read_config(whole(name), files, Path("config.schema.yaml"))
+    gpu = DeviceSpec(id="gpu", type="cuda", threads=1, index=0)
+    study = Study(name=name, config=config, devices={"gpu": gpu}, vocab_size=10_000, capturing=frozenset({"gpu"}))
+    assert config["study"] == name
+    assert study.cells("gpu") or config["probes"]
+    assert len(study.runs) == len(study.trained) * len(study.treatments) * len(config["training"]["seeds"])
