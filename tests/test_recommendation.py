@@ -8,13 +8,13 @@ import pytest
 
 from tests import example_tables, tiny_run
 from tests.test_report import Text, render
-from workflow_scripts import collect_recommendation, draw_recommendation
+from workflow_scripts import check_recommendation, collect_recommendation, draw_recommendation, recommend_training
 from workflow_scripts.lib import csv_tables, recommendation_section
 from workflow_scripts.lib.counts import count_parameters, flops_per_token
 from workflow_scripts.lib.forecast import Forecast
 from workflow_scripts.lib.recommendation import BATCHES, MIN_STEPS, Plan, Task, recommend
 from workflow_scripts.lib.selection import USUAL_PROPORTIONS
-from workflow_scripts.lib.specs import to_json
+from workflow_scripts.lib.specs import CellSpec, from_json, to_json
 from workflow_scripts.lib.tables import CELL_COLUMNS
 from workflow_scripts.lib.ways import Way, enough, fastest_way, measured_batches
 
@@ -168,6 +168,48 @@ def advised(tmp_path, *, sample_s=0.05, status="ok"):
         spec={},
     )  # fmt: skip
     return plan, tables
+
+
+def spec_of(devices):
+    return {
+        "recommendation": {"train_minutes": 5, "tokens_per_parameter": 20}, "model": TASK.base, "vocab_size": 80,
+        "sequence_length": 128, "steps": {"cpu": to_json(TASK.step)}, "devices": devices,
+        "recorded_steps": {"cuda": to_json(dataclasses.replace(TASK.step, execution="graphed"))},
+        "optimizer": to_json(TASK.optimizer), "measure": to_json(tiny_run.CELL.measure), "limits_bytes": {"cpu": None},
+    }  # fmt: skip
+
+
+def test_a_local_device_gets_a_cell_to_check_and_a_recorded_one_its_own_execution(tmp_path, monkeypatch):
+    asked = []
+
+    class Known(Device):
+        def forecast(self, device, shape, step, optimizer):
+            asked.append((device, step.execution))
+            return super().forecast(device, shape, step, optimizer)
+
+    monkeypatch.setattr(recommend_training, "read_forecaster", lambda cost_model, types: Known())
+    paths = example_tables.write_study(tmp_path, n_devices=2)
+    inputs = {name: paths[name] for name in ("cells", "processes", "cost_model", "devices")}
+    spec = spec_of({"cpu": to_json(tiny_run.CPU)})
+    recommend_training.main(**inputs, recommendation=tmp_path / "advice.json", spec=spec)
+    told = json.loads((tmp_path / "advice.json").read_text())["devices"]
+    cell = from_json(CellSpec, told["cpu"]["cell"])
+    assert (cell.id, cell.mode, cell.device.id) == ("recommended", "step", "cpu")
+    assert to_json(cell.model) == told["cpu"]["plan"]["shape"]
+    assert cell.step.batch_size == told["cpu"]["plan"]["batch"]["batch_size"]
+    assert told["gpu"]["cell"] is None
+    assert {execution for device, execution in asked if device == "gpu"} == {"graphed"}
+
+
+def test_where_nothing_is_recommended_nothing_is_measured(tmp_path):
+    advice, record = tmp_path / "recommendation.json", tmp_path / "recommended.json"
+    advice.write_text(json.dumps({"devices": {"cpu": {"reason": "it is too slow"}}}))
+    nothing = dict.fromkeys(("tokens", "corpus", "device", "calibration"), tmp_path / "not there")
+    check_recommendation.main(recommendation=advice, record=record, spec={"advised_on": "cpu"}, **nothing)
+    assert json.loads(record.read_text()) == {
+        "status": "unavailable",
+        "reason": "nothing was recommended: it is too slow",
+    }
 
 
 def test_the_check_stands_beside_the_plan(tmp_path):

@@ -19,10 +19,13 @@ def test_it_runs_every_stage_and_leaves_every_artifact(finished):
     assert finished.executed["train_model"] == 4
     assert finished.executed["benchmark_cell"] == 10
     assert finished.executed["measure_memory"] == finished.executed["cross_check_timers"] == 1
+    assert finished.executed["run_probe"] == 2
     folder = results(finished)
     for name in ("study.yaml", "corpus/corpus.json", "devices/cpu/device.json", "selection.json", "cost_model.json",
                  "devices/cpu/runs/wide-s1/model.safetensors", "devices/cpu/profiles/deep/trace.json.gz",
-                 "tables/memory.csv", "tables/timers.csv", "findings.json", "report.html"):  # fmt: skip
+                 "tables/memory.csv", "tables/timers.csv", "devices/cpu/probes/sums.json",
+                 "tables/candidates.csv", "tables/recommendation.csv",
+                 "recommendation.json", "devices/cpu/recommended.json", "findings.json", "report.html"):  # fmt: skip
         assert (folder / name).stat().st_size > 0, name
     assert list((folder / "figures").glob("*.svg"))
     cells = pd.read_csv(folder / "tables/cells.csv")

@@ -55,6 +55,8 @@ def check_config(config: dict[str, Any]) -> None:
                 raise ValueError(f"grid.products[{position}].models: {name} is no model: {suggest(name, names)}")
     check_probes(config)
     training, selection, corpus = config["training"], config["selection"], config["corpus"]
+    if selection:
+        _check_roles(selection["roles"])
     for axis in ("models", "seeds"):
         _refuse_duplicates(f"training.{axis}", training[axis])
     for name in training["models"]:
@@ -73,13 +75,6 @@ def check_config(config: dict[str, Any]) -> None:
             "give a size for bpe, null for character"
         )
     if selection:
-        roles = selection["roles"]
-        _refuse_duplicates("selection.roles", roles)
-        if ("wide" in roles) != ("deep" in roles) or ("balanced" in roles and "wide" not in roles):
-            raise ValueError(
-                f"selection.roles is {roles}: wide and deep are chosen as a pair, and balanced lies between them: "
-                "give wide and deep together"
-            )
         for axis in ("n_embd", "n_layer"):
             if selection[axis]["min"] > selection[axis]["max"]:
                 raise ValueError(f"selection.{axis}.min is {selection[axis]['min']}, more than max: swap them")
@@ -143,6 +138,15 @@ def check_lengths(config: dict[str, Any], characters: dict[str, int]) -> None:
                     f"{place}.sequence_length is {length}, and the {split} split has {available} characters, "
                     f"where it needs {length + 1}: shorten the context, or give a longer text"
                 )
+
+
+def _check_roles(roles: list[str]) -> None:
+    _refuse_duplicates("selection.roles", roles)
+    if ("wide" in roles) != ("deep" in roles) or ("balanced" in roles and "wide" not in roles):
+        raise ValueError(
+            f"selection.roles is {', '.join(roles)}: wide and deep are a pair, and balanced lies between them: give wide "
+            "and deep together"
+        )
 
 
 def _check_heads(place: str, n_embd: int, n_head: int, architecture: str) -> None:
