@@ -144,8 +144,8 @@ def _check_roles(roles: list[str]) -> None:
     _refuse_duplicates("selection.roles", roles)
     if ("wide" in roles) != ("deep" in roles) or ("balanced" in roles and "wide" not in roles):
         raise ValueError(
-            f"selection.roles is {', '.join(roles)}: wide and deep are a pair, and balanced lies between them: give wide "
-            "and deep together"
+            f"selection.roles is {', '.join(roles)}: wide and deep are a pair, and balanced lies between them: "
+            "give wide and deep together"
         )
 
 
