@@ -11,6 +11,7 @@ from workflow_scripts.lib.devices import (
     captures_graphs,
     detect_devices,
     environment,
+    left_out,
     resolve_devices,
 )
 from workflow_scripts.lib.fits import beyond, caps, room
@@ -33,6 +34,9 @@ def load_study():
         )
         detected = detect_devices()
         devices = resolve_devices(resolved["devices"], detected)
+        if resolved["devices"] == "auto":
+            for line in left_out(detected):
+                logger.warning(line)
         source = describe_source(resolved["corpus"])
         check_lengths(resolved, source.n_characters)
     except ValueError as fault:

@@ -14,7 +14,7 @@ from workflow_scripts.lib import devices, isolation
 from workflow_scripts.lib.audit.frames import with_labels
 from workflow_scripts.lib.audit.own import _others_on_gpu
 from workflow_scripts.lib.audit.registry import RULES
-from workflow_scripts.lib.devices import detect_devices, resolve_devices
+from workflow_scripts.lib.devices import detect_devices, left_out, resolve_devices
 from workflow_scripts.lib.gpu_processes import held_bytes, others_on
 from workflow_scripts.lib.lost_device import DeviceLost, present
 from workflow_scripts.lib.specs import DeviceSpec
@@ -105,6 +105,9 @@ def test_a_driver_too_old_for_torch_is_told_before_any_job(found):
         "CUDA 13: update the driver, or install a torch built for CUDA 12"
     )
     assert [device.id for device in resolve_devices("auto", old)] == ["cpu"]
+    (line,) = left_out(old)
+    assert line.startswith("devices: auto leaves out cuda0: driver 570.10 of")
+    assert left_out(found(h100())) == []
 
 
 @pytest.mark.parametrize("options", [{"cuda_driver": 13020}, {"unsupported": ["nvmlSystemGetCudaDriverVersion"]}])

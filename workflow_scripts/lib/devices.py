@@ -71,6 +71,16 @@ def resolve_devices(config_value: Any, detected: list[dict[str, Any]]) -> list[D
     return specs
 
 
+def left_out(detected: list[dict[str, Any]]) -> list[str]:
+    """Says in a line each which GPUs `auto` leaves out because this build of torch cannot use them."""
+    gpus = [device for device in detected if device["type"] == "cuda"]
+    if torch_build()["cuda"] is None:
+        faults = [f"torch {torch_build()['version']} is built without CUDA" for _ in gpus]
+    else:
+        faults = [driver_fault(device) for device in gpus]
+    return [f"devices: auto leaves out {gpu['id']}: {fault}" for gpu, fault in zip(gpus, faults, strict=True) if fault]
+
+
 def device_identity(device: DeviceSpec, detected: list[dict[str, Any]]) -> dict[str, Any]:
     """What makes two measurements on a device comparable: equal between calls, and between equal machines.
 
