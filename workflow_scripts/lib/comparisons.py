@@ -20,6 +20,14 @@ THRESHOLDS = {
     "seeds": 3,  # fewer seeds than this do not settle which of two losses is lower
     "spike": 1.5,  # a step slower than this many medians of its run is called a spike
     "interval": 0.95,  # confidence of the intervals that the tables hold
+    "compute_share": 0.5,  # a step that reaches this share of the measured ceiling is bound by arithmetic
+    "flat": 0.3,  # a step time that grows with the batch to a lower power than this is bound by launches
+    "settled": 0.02,  # a loss within this share of its last value has converged
+    "steady": 0.01,  # a loss that moved by less than this share over the last fifth of a run is in a steady state
+    "settled_norm": 0.25,  # a gradient norm within this share of its last level has settled
+    "spike_deviations": 6.0,  # a step this many robust deviations above its neighbours is a spike ...
+    "spike_excess": 0.2,  # ... if it is also longer by this share
+    "clock_drop": 0.05,  # a clock this share below its run's median is called a change
 }
 AXES = {
     "batch_size": "batch size",
