@@ -101,7 +101,10 @@ def compare(a: pd.DataFrame, b: pd.DataFrame, floor: float | None) -> tuple[Rati
     if first is None or second is None:
         return None
     both = pd.concat([a, b])
-    unlike = [name for name in ("batch_size", "sequence_length", "precision", "execution") if both[name].nunique() > 1]
+    work = ("batch_size", "sequence_length", "precision")
+    # Each device does the work in the way that it does best; on one device, another way is another thing compared.
+    axes = work if both.device.nunique() > 1 else (*work, "execution")
+    unlike = [name for name in axes if both[name].nunique() > 1]
     reason = f"the runs differ in {listing(AXES[name] for name in unlike)}" if unlike else None
     compared = comparisons.ratio(first, second)
     return compared, comparisons.verdict(compared, floor), reason
