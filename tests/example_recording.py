@@ -39,6 +39,9 @@ def selection(**changes: Any) -> dict[str, Any]:
     }
     return {
         "quantity": "non_embedding",
+        "tolerance": 0.02,
+        "size": 1e4,
+        "n_candidates": 2,
         "roles": {"wide": role, "deep": role},
         "reasons": ["It was near."],
         "ratios": {},

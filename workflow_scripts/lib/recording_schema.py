@@ -14,7 +14,7 @@ from workflow_scripts.lib.archive import Refused
 from workflow_scripts.lib.history import StepRow
 from workflow_scripts.lib.outcome import STATUSES
 from workflow_scripts.lib.records import READABLE_VERSIONS
-from workflow_scripts.lib.specs import DeviceSpec, MemorySpec, ModelShape, OptimizerSpec, StepSpec, from_json
+from workflow_scripts.lib.specs import CellSpec, DeviceSpec, MemorySpec, ModelShape, ProfileSpec, RunSpec, from_json
 
 TEXT = {"type": "string", "maxLength": 10_000}
 OPTIONAL_TEXT = {"type": ["string", "null"], "maxLength": 10_000}
@@ -92,6 +92,7 @@ SCHEMAS = {
             "host": TEXT,
             "code": TEXT,
             "environment": {"type": "object"},
+            "detected": {"type": "object"},
         }
     ),
     "calibration": _object(
@@ -104,7 +105,7 @@ SCHEMAS = {
             "ceilings": {
                 "type": "array",
                 "items": _object(
-                    {"quantity": TEXT, "unit": TEXT, "value": {"type": ["number", "null"]}},
+                    {"quantity": TEXT, "unit": TEXT, "precision": OPTIONAL_TEXT, "value": {"type": ["number", "null"]}},
                     conditions={"type": "object"},
                 ),
             },
@@ -113,9 +114,14 @@ SCHEMAS = {
     "selection": _object(
         {
             "quantity": TEXT,
+            "tolerance": NUMBER,
+            "size": NUMBER,
+            "n_candidates": NUMBER,
+            "ratios": {"type": "object", "additionalProperties": NUMBER},
+            "reasons": {"type": "array", "items": TEXT},
             "roles": {
                 "type": "object",
-                "additionalProperties": _object({"shape": {"type": "object"}, "params": {"type": "object"}}),
+                "additionalProperties": _object({"shape": {"type": "object"}, "size": NUMBER}),
             },
         }
     ),
@@ -123,10 +129,16 @@ SCHEMAS = {
 }
 VALIDATORS = {name: jsonschema.Draft202012Validator(schema) for name, schema in SCHEMAS.items()}
 
-# The kind of record in each folder of a device, and the keys of its spec that name what was measured.
-KINDS = {"cells": "cell", "memory": "memory", "timers": "timers", "runs": "run", "profiles": "profile"}
-NAMED = {"cell": ("name", "base", "mode", "process"), "timers": ("name",), "run": ("name", "treatment", "seed"),
-         "profile": ("name",), "memory": ()}  # fmt: skip
+# The kind of record in each folder of a device, and what its spec must be.
+KINDS = {
+    "cells": "cell",
+    "memory": "memory",
+    "timers": "timers",
+    "runs": "run",
+    "profiles": "profile",
+    "probes": "probe",
+}
+SPECS = {"cell": CellSpec, "timers": CellSpec, "memory": MemorySpec, "run": RunSpec, "profile": ProfileSpec}
 METRICS = StepRow._fields
 OPERATORS = ("operator", "category", "calls_per_step", "self_time_s")
 
@@ -199,13 +211,9 @@ def _check_record(record: Any, kind: str, parts: list[str], study: str, device: 
         if stated[key] != wanted:
             raise Refused(f"its {key} is {stated[key]!r}, where {wanted!r} belongs")
     spec = record["spec"]
-    if kind == "memory":
-        from_json(MemorySpec, spec)
-    for key, part in (("device", DeviceSpec), ("model", ModelShape), ("step", StepSpec), ("optimizer", OptimizerSpec)):
-        from_json(part, spec.get(key, {}))
-    for key in NAMED[kind]:
-        if not isinstance(spec.get(key), str | int):
-            raise Refused(f"its spec has no {key}")
+    from_json(DeviceSpec, spec.get("device", {}))
+    if kind in SPECS:
+        from_json(SPECS[kind], spec)
 
 
 def _validate(schema: str, value: Any, name: str) -> None:

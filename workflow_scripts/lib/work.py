@@ -4,15 +4,16 @@ from typing import Any
 
 from workflow_scripts.lib.specs import to_json
 from workflow_scripts.lib.study import Study
+from workflow_scripts.lib.treatments import plan_treatments
 
 # Keys of training that say how often and how something is run or shown, and not what is computed.
-HOW = frozenset({"models", "seeds", "design", "execution", "checkpoint_every_s", "sample", "timeout_s"})
+HOW = frozenset({"models", "seeds", "execution", "factors", "design", "checkpoint_every_s", "sample", "timeout_s"})
 
 
 def defined_work(study: Study, source_digest: str) -> dict[str, Any]:
     """Gives the values that a recording must agree with, flat: `training.n_steps`, `models.narrow` …
 
-    A list whose entries have names is told entry by entry, so that one study may have more of them than the other.
+    Models and treatments are told one by one, so that one study may have more of them than the other.
 
     Args:
         study: the study as resolved.
@@ -24,6 +25,8 @@ def defined_work(study: Study, source_digest: str) -> dict[str, Any]:
     work = _flat("corpus", {**corpus, "text": source_digest, "entries": study.vocab_size})
     work |= {f"models.{model['name']}": to_json(study.shape(model["name"], length)) for model in study.config["models"]}
     work |= _flat("training", training)
+    treatments = plan_treatments(study.config["training"])
+    work |= {f"training, treatment {name}": treatment.changes for name, treatment in treatments.items()}
     if study.needs_selection and study.config["selection"]["adopt"]:
         wanted = study.config["selection"]
         work |= _flat("selection", {key: wanted[key] for key in wanted if key not in ("budgets", "adopt")})
@@ -33,6 +36,4 @@ def defined_work(study: Study, source_digest: str) -> dict[str, Any]:
 def _flat(place: str, value: Any) -> dict[str, Any]:
     if isinstance(value, dict):
         return {key: one for name, part in value.items() for key, one in _flat(f"{place}.{name}", part).items()}
-    if isinstance(value, list) and value and all(isinstance(entry, dict) and "name" in entry for entry in value):
-        return {key: one for entry in value for key, one in _flat(f"{place}.{entry['name']}", entry).items()}
     return {place: value}
