@@ -37,8 +37,9 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     # Eagerly torch fuses RMSNorm on CUDA only; else the normalised input is a tensor more, and backward takes several.
     composite = llama and device_type != "cuda" and not compiled
     norm = wide + (4 if llama else 8) + (residual if composite else 0)  # output, and 1 / std or mean and 1 / std
-    # On the CPU dropout keeps its factors, elsewhere one byte for each.
-    mask_element = 0 if not dropout else e if device_type == "cpu" else 1
+    # Eagerly dropout keeps its factors on the CPU, elsewhere one byte for each.
+    factors = device_type == "cpu" and not compiled
+    mask_element = 0 if not dropout else e if factors else 1
     hidden = (4 - compiled if llama else 2) * e * shape.n_inner  # gate, up, silu (eagerly), product; up, gelu
     rotated = 2 * wide if llama else 0
 
@@ -46,15 +47,16 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     if step.attention == "math" or device_type == "mps" or (device_type == "cpu" and dropout):
         scores = 4 * shape.n_head * shape.sequence_length  # always float32
         sequences = step.batch_size // step.accumulation
-        mask_scores = 0 if not dropout else scores if device_type == "cpu" else scores // 4
+        mask_scores = 0 if not dropout else scores if factors else scores // 4
         bias = 4 * shape.sequence_length // sequences  # the mask, (T, T)
-        # Queries, keys and values are float32. v is a copy, but for one head or one sequence: turning it then copies nothing, and it keeps all of qkv alive.
+        # Queries, keys and values are float32. v is a copy, but for one head or one sequence: turning it then copies
+        # nothing, and it keeps all of qkv alive.
         whole = 2 * wide if e == 4 and 1 in (shape.n_head, sequences) else 0
         attention = 12 * d + whole + wide + scores * (2 if dropout else 1) + mask_scores
         upcast = 12 * d if e == 2 else 0
         largest = scores * 7 // 2 if dropout and e == 2 else scores * 3 if dropout else scores * 2
         attention_forward = residual + norm + 4 * wide + rotated + upcast + 12 * d + bias + largest
-        attention_backward = attention + scores * (1 if dropout else 2) + 8 * d
+        attention_backward = attention + scores * (1 if dropout else 2) + (8 * d if e == 2 else -wide)
     else:
         attention = 4 * wide + rotated + 4 * shape.n_head  # q, k, v, output; logarithms of the softmax's sums
         attention_forward = 0  # less than what the block keeps
@@ -67,7 +69,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     return BlockMemory(
         kept=kept,
         norm=norm,
-        embedding=mask * 4 // e if device_type == "cpu" else mask,
+        embedding=mask * 4 // e if factors else mask,
         forward=max(attention_forward, mlp_forward),
         norm_backward=5 * residual if composite else 2 * residual,
         mlp_backward=kept + (2 if llama else 1) * e * shape.n_inner,
