@@ -7,11 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from tests import example_tables
+from tests import example_recording, example_tables
+from tests.tiny_run import CPU
 from workflow_scripts import estimate
-from workflow_scripts.lib import forecast
+from workflow_scripts.lib import known_devices
 from workflow_scripts.lib.forecast import Forecast
 from workflow_scripts.lib.known_shapes import KNOWN_SHAPES
+from workflow_scripts.lib.specs import to_json
 from workflow_scripts.lib.study import complete_shape
 
 ROOT = Path(__file__).parents[1]
@@ -74,7 +76,7 @@ def test_the_kinds_of_memory_add_up_to_its_peak(capsys):
         (["--model", "gpt2-124m", "--accumulation", "3"], ["--accumulation is 3", "--batch-size 8", "divisor"]),
         (["--model", "gpt2-124m", "--batch-size", "0"], ["--batch-size", "'0'", "at least 1"]),
         (["--model", "gpt2-124m", "--precision", "fp8"], ["fp8", "bf16"]),
-        (["--model", "gpt2-124m", "--study", "no-such"], ["no-such", "run it first"]),
+        (["--model", "gpt2-124m", "--study", "no-such"], ["no-such", "neither", "leave --study out"]),
     ],
 )
 def test_a_question_with_a_fault_is_refused_in_one_line(capsys, options, words):
@@ -104,9 +106,9 @@ class Fitted:
 
 
 def test_a_study_says_what_its_devices_would_take_or_that_it_does_not_know(capsys, monkeypatch, tmp_path):
-    monkeypatch.setattr(estimate, "RESULTS", tmp_path)
-    monkeypatch.setattr(forecast, "read_forecaster", lambda cost_model, types: Fitted(types))
-    example_tables.write_study(tmp_path / "mine", n_devices=2)
+    monkeypatch.setattr(estimate, "ROOT", tmp_path)
+    monkeypatch.setattr(known_devices, "read_forecaster", lambda cost_model, types: Fitted(types))
+    example_tables.write_study(tmp_path / "results" / "mine", n_devices=2)
     cpu, gpu = ask(capsys, "--model", "gpt2-124m", "--study", "mine")["devices"]
     assert cpu["throughput_tokens_per_s"] == pytest.approx(8 * 1024 / 0.02)
     assert (cpu["bound"], cpu["fits"], cpu["not_predicted"]) == ("bandwidth", False, None)
@@ -117,6 +119,26 @@ def test_a_study_says_what_its_devices_would_take_or_that_it_does_not_know(capsy
     assert "20.0 ms a step (18.0–23.0 ms), 410k tokens/s, bound by bandwidth" in said
     assert "does not fit" in said
     assert "not predicted: " in said
+
+
+def test_a_study_that_was_only_recorded_is_known_by_its_recordings(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(estimate, "ROOT", tmp_path)
+    members = example_recording.write_results(tmp_path / "elsewhere")
+    name = "devices/box/calibration.json"
+    calibration = json.loads(members[name]) | {"spec": {"device": to_json(CPU)}, "ceilings": []}
+    example_recording.pack(tmp_path, members=members | {name: json.dumps(calibration).encode()})
+    (box,) = ask(capsys, "--model", "gpt2-124m", "--study", "example")["devices"]
+    assert (box["device"], box["origin"], box["name"]) == ("box", "recorded", "Example Box")
+    assert box["not_predicted"]
+    (tmp_path / "recordings" / "example" / "box.zip").write_bytes(b"no archive")
+    refuse(capsys, "--model", "gpt2-124m", "--study", "example")
+
+
+def test_a_cost_model_of_another_version_is_said_to_be_one(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(estimate, "ROOT", tmp_path)
+    paths = example_tables.write_study(tmp_path / "results" / "old")
+    paths["cost_model"].write_text('{"devices": {"cpu": {"fp32-eager": {"coefficients": [1.0]}}}}')
+    assert "run study old again" in refuse(capsys, "--model", "gpt2-124m", "--study", "old")
 
 
 def run(*options):

@@ -15,7 +15,7 @@ from workflow_scripts.lib.shape_question import answer, as_json, as_text, check_
 from workflow_scripts.lib.specs import OptimizerSpec, StepSpec
 from workflow_scripts.lib.study import complete_shape
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
+ROOT = Path(__file__).resolve().parents[1]
 
 
 def main(options: Sequence[str] | None = None) -> int:
@@ -36,7 +36,7 @@ def main(options: Sequence[str] | None = None) -> int:
                         accumulation=given.accumulation, checkpointing=given.checkpointing)  # fmt: skip
         check_shape(shape, step)
         optimizer = OptimizerSpec(name=given.optimizer, **PLAIN)
-        told = answer(shape, step, optimizer, RESULTS / given.study if given.study else None)
+        told = answer(shape, step, optimizer, given.study, ROOT)
     except ValueError as fault:
         arguments.error(str(fault))
     sys.stdout.write((as_json(told) if given.json else as_text(told)) + "\n")

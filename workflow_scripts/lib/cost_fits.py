@@ -34,16 +34,10 @@ def fit_models(rows: Sequence[dict[str, Any]], calibrations: Sequence[dict[str, 
     """
     devices = {}
     for calibration in calibrations:
-        device, kind = calibration["device"], calibration["spec"]["device"]["type"]
-        models, errors = {}, {}
-        for precision, rates in read_rates(calibration).items():
-            for execution in EXECUTIONS[kind]:
-                group = f"{precision}-{execution}"
-                members = [row for row in rows if row["device"] == device and _group(row) == group]
-                cases = tuple(_case(row) for row in members)
-                models[group] = TimeModel(device_type=kind, rates=rates, cases=cases)
-                if members:
-                    errors[group] = _judge(models[group], members)
+        device = calibration["device"]
+        models = fit_device(rows, calibration)
+        members = {group: [row for row in rows if row["device"] == device and _group(row) == group] for group in models}
+        errors = {group: _judge(models[group], of_group) for group, of_group in members.items() if of_group}
         if models:
             devices[device] = {**as_json(models), "errors": errors}
     for row in rows:
@@ -53,6 +47,18 @@ def fit_models(rows: Sequence[dict[str, Any]], calibrations: Sequence[dict[str, 
                 from_json(ModelShape, cell["model"]), from_json(StepSpec, cell["step"])
             )
     return {"devices": devices}
+
+
+def fit_device(rows: Sequence[dict[str, Any]], calibration: dict[str, Any]) -> dict[str, TimeModel]:
+    """Fits the models of one device by precision and execution, on its rows among those of cells.csv."""
+    kind = calibration["spec"]["device"]["type"]
+    models = {}
+    for precision, rates in read_rates(calibration).items():
+        for execution in EXECUTIONS[kind]:
+            group = f"{precision}-{execution}"
+            members = [row for row in rows if row["device"] == calibration["device"] and _group(row) == group]
+            models[group] = TimeModel(device_type=kind, rates=rates, cases=tuple(_case(row) for row in members))
+    return models
 
 
 def _judge(model: TimeModel, members: Sequence[dict[str, Any]]) -> dict[str, Any]:

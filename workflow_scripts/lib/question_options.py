@@ -53,6 +53,8 @@ def parser() -> argparse.ArgumentParser:
     step.add_argument("--precision", choices=get_args(Precision), default="fp32", help="default: fp32")
     step.add_argument("--execution", choices=get_args(Execution), default="eager", help="default: eager")
     step.add_argument("--optimizer", choices=get_args(OptimizerName), default="adamw", help="default: adamw")
-    arguments.add_argument("--study", metavar="NAME", help="predict step times on the devices of results/NAME")
+    arguments.add_argument(
+        "--study", metavar="NAME", help="predict step times on the devices of results/NAME, or recorded for it"
+    )
     arguments.add_argument("--json", action="store_true", help="answer in JSON: seconds, bytes, FLOPs")
     return arguments

@@ -3,7 +3,6 @@
 Nothing here imports torch, and what a study knows is read only where a study is named.
 """
 
-import csv
 import dataclasses
 import json
 from pathlib import Path
@@ -36,17 +35,20 @@ def check_shape(shape: ModelShape, step: StepSpec) -> None:
         )
 
 
-def answer(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, study: Path | None) -> dict[str, Any]:
+def answer(
+    shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, study: str | None, root: Path
+) -> dict[str, Any]:
     """Answers for one shape, in plain JSON values.
 
     Args:
         shape: the model.
         step: batch, precision, execution.
         optimizer: its name counts, for memory and time.
-        study: the folder of a study's results, or None.
+        study: whose devices are asked, or None.
+        root: where results/ and recordings/ lie.
 
     Raises:
-        ValueError: the study has no cost model there.
+        ValueError: nothing is known of the study's devices.
     """
     flops = flops_per_token(shape, shape.sequence_length)
     tokens = step.batch_size * shape.sequence_length
@@ -59,7 +61,7 @@ def answer(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, study: P
         "tokens_per_step": tokens,
         "flops_per_step": tokens * flops.training,
         "memory": {kind: _memory(estimate_memory(shape, step, optimizer, kind)) for kind in MEMORY_TYPES},
-        "devices": _on_devices(study, shape, step, optimizer) if study else [],
+        "devices": _on_devices(study, root, shape, step, optimizer) if study else [],
     }
 
 
@@ -68,19 +70,14 @@ def _memory(estimate: MemoryEstimate) -> dict[str, Any]:
     return {"peak_bytes": estimate.peak_bytes, "at_peak_bytes": estimate.at_peak, "phases_bytes": estimate.phases}
 
 
-def _on_devices(study: Path, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> list[dict[str, Any]]:
-    from workflow_scripts.lib.forecast import read_forecaster  # needs more imports than the rest together
+def _on_devices(study: str, root: Path, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> list[dict]:
+    from workflow_scripts.lib.known_devices import known_devices  # needs more imports than the rest together
 
-    cost_model, table = study / "cost_model.json", study / "tables" / "devices.csv"
-    if not cost_model.is_file() or not table.is_file():
-        raise ValueError(f"--study {study.name} has no cost model in {study}: run it first, or leave --study out")
-    with table.open(newline="", encoding="utf-8") as file:
-        devices = list(csv.DictReader(file))
-    forecaster = read_forecaster(cost_model, {device["device"]: device["type"] for device in devices})
+    devices, forecaster = known_devices(root / "results" / study, root / "recordings" / study)
     told = []
     for device in devices:
         expected = forecaster.forecast(device["device"], shape, step, optimizer)
-        memory_bytes = int(float(device["memory_bytes"])) if device["memory_bytes"] else None
+        memory_bytes = int(float(device["memory_bytes"])) if device.get("memory_bytes") else None
         time_s = expected.step_time_s
         reason = f"no cost model of {step.precision} {step.execution} steps was fitted on {device['device']}"
         told.append({
