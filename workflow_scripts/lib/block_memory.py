@@ -72,7 +72,10 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
         embedding=mask * 4 // e if factors else mask,
         forward=max(attention_forward, mlp_forward),
         norm_backward=5 * residual if composite else 2 * residual,
-        mlp_backward=kept + (2 if llama else 1) * e * shape.n_inner,
+        # In half precision the gradient that comes in is cast, too.
+        mlp_backward=kept
+        + (2 if llama else 1) * e * shape.n_inner
+        + (wide if e == 2 and not (llama or compiled) else 0),
         attention_backward=residual + norm + mask + attention_backward,
         random_state=CPU_RANDOM_STATE if dropout and device_type == "cpu" else 0,
     )

@@ -194,7 +194,8 @@ def _backward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str
     matrices = [rows * columns for rows, columns in block_matrices(shape)]
     down = matrices[3]
     new_block = 0 if added else 4 * (sum(matrices) + sum(block_vectors(shape)))
-    new_mlp = 0 if added else 4 * (matrices[2] + matrices[3])
+    # All but those of the first matrix and the normalisation before it.
+    new_later = 0 if added else new_block - 4 * (matrices[0] + (5 * d if tied and shape.bias else d))
     new_head = 4 * V * d if tied or not added else 0  # that of a tied head waits for the embedding's
     all_kept = {"activations": kept.activations, "casts": L * kept.kept_cast + kept.cast_head}
 
@@ -223,7 +224,7 @@ def _backward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str
         "cast_backward": within_block(
             (block.mlp_backward - e * (shape.n_inner + d)) * n, max(kept.cast_block - e * down, 0), (e % 4 + 4) * down
         ),
-        "attention_backward": within_block(block.attention_backward * n, 0, new_mlp),
+        "attention_backward": within_block(block.attention_backward * n, 0, new_later),
         "embedding_backward": {
             "gradients": (0 if added else 4 * (count_parameters(shape).total - V * d))
             + (4 + 2 * e if tied else 4) * V * d,
