@@ -13,7 +13,7 @@ COLUMNS = ["device", "precision", "head", "sequence_length", "backend", "peak_gi
            "capacity_gib", "record"]  # fmt: skip
 LINES = probe_lines.Lines(
     x="sequence_length", y="peak_gib", series="backend", panels=["device", "precision", "head"],
-    x_label="context length (tokens)", y_label="peak of forward and backward (GiB)", level="capacity_gib",
+    x_label="context length (tokens)", y_label="peak (GiB)", level="capacity_gib",
     level_label="all that the device has",
 )  # fmt: skip
 

@@ -14,7 +14,7 @@ from workflow_scripts.lib.quantities import percent
 COLUMNS = ["device", "execution", "which", "n_discarded", "excess", "n_cells"]
 LINES = probe_lines.Lines(
     x="n_discarded", y="excess", series="which", panels=["device", "execution"], x_base=0,
-    x_label="steps discarded first", y_label="mean of ten over the steady median, less one", columns=3, height=2.5,
+    x_label="steps discarded first", y_label="excess of the mean", columns=3, height=2.5,
 )  # fmt: skip
 
 
