@@ -48,6 +48,7 @@ include: "rules/fits.smk"
 include: "rules/probes.smk"
 include: "rules/recording.smk"
 include: "rules/audit.smk"
+include: "rules/comparisons.smk"
 include: "rules/figures.smk"
 include: "rules/probe_figures.smk"
 include: "rules/report.smk"
@@ -74,6 +75,7 @@ rule all:
         profiled,
         TABLES,
         PROBE_TABLES,
+        COMPARISON_TABLES,
         FINDINGS,
         FIGURES,
         REPORT,

@@ -22,6 +22,9 @@ FIGURE_NAMES = [
     "gradient_norm",
     "step_series",
     "operators",
+    "devices",
+    "device_losses",
+    "optimizers",
     *PROBE_FIGURES,
 ]
 FIGURES = expand(
@@ -139,3 +142,4 @@ rule draw_first_steps:
 
 
 include: "training_figures.smk"
+include: "devices_figures.smk"

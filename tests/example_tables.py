@@ -156,7 +156,9 @@ def ceilings(n_devices: int = 1) -> pd.DataFrame:
         for device in device_ids(n_devices)
     ]
     product = {"quantity": "matrix_product", "precision": "fp32", "value": 1.11e12, "unit": "FLOP/s", "datasheet": 2e12}
-    return pd.DataFrame([*rows, common | product | {"device": "cpu"}]).assign(best=lambda table: 1.1 * table["value"])
+    peaks = {"cpu": {}, "gpu": {"value": 5.3e13, "datasheet": None}}
+    rows += [common | product | {"device": device} | peaks[device] for device in device_ids(n_devices)]
+    return pd.DataFrame(rows).assign(best=lambda table: 1.1 * table["value"])
 
 
 def memory() -> pd.DataFrame:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from tests import example_tables
+from tests import example_comparisons, example_tables
 from workflow_scripts.lib import csv_tables, plotting, quantities
 
 INPUTS = {
@@ -17,12 +17,15 @@ INPUTS = {
     "candidates": ("candidates", "selection"),
     "loss_over_tokens": ("curves",), "loss_over_time": ("curves",), "gradient_norm": ("curves",),
     "step_series": ("curves",), "operators": ("operators",),
+    "devices": ("runs",), "device_losses": ("curves",), "optimizers": ("optimizers",),
 }  # fmt: skip
 
 
 def draw(name: str, paths: dict[str, Path], folder: Path) -> tuple[str, pd.DataFrame]:
     """Runs one figure's script and returns its SVG and the table of what it drew."""
     script = importlib.import_module(f"workflow_scripts.draw_{name}")
+    if name == "optimizers":
+        paths = {**paths, "optimizers": example_comparisons.write(paths)["optimizer_sweep"]}
     inputs = {key: [paths[key]] if key in ("selection", "candidates") else paths[key] for key in INPUTS[name]}
     figure, data = folder / f"{name}.svg", folder / f"{name}.csv"
     script.main(**inputs, figure=figure, data=data, spec={})

@@ -61,7 +61,7 @@ def drawn_rows(runs: pd.DataFrame) -> pd.DataFrame:
         pooled = comparisons.pool(group, "throughput_tokens_per_s")
         if pooled is not None:
             rows.append((device, name, pooled.value, pooled.low, pooled.high, pooled.n))
-    return pd.DataFrame(rows, columns=COLUMNS).astype({name: float for name in COLUMNS[2:5]})
+    return pd.DataFrame(rows, columns=COLUMNS).astype(dict.fromkeys(COLUMNS[2:5], float))
 
 
 if "snakemake" in globals():

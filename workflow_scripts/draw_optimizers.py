@@ -37,9 +37,9 @@ def main(*, optimizers: Path, figure: Path, data: Path, spec: dict) -> None:
         plotting.label_axes(canvas, "learning rate", "validation loss (nats per token)")
         plotting.legend(canvas, axes)
         caption = (
-            f"Validation loss over the learning rate for {plural(rows.optimizer.nunique(), 'optimizer')}, at equal tokens "
-            "and at equal seconds of training; bars reach from the lowest to the highest seed, and a ring marks the best "
-            "rate of each by equal tokens."
+            f"Validation loss over the learning rate for {plural(rows.optimizer.nunique(), 'optimizer')}, at equal "
+            "tokens and at equal seconds of training; bars reach from the lowest to the highest seed, and a ring marks "
+            "the best rate of each by equal tokens."
         )
         alt = f"Loss over learning rate for {listing(plotting.short(name) for name in looks)}."
         plotting.save(canvas, figure, caption=caption, alt=alt)

@@ -12,6 +12,7 @@ from pathlib import Path
 from workflow_scripts.lib import (
     claims,
     csv_tables,
+    devices_section,
     memory_section,
     page,
     probes_section,
@@ -19,6 +20,7 @@ from workflow_scripts.lib import (
     report_tables,
     sections,
     selection_section,
+    training_section,
 )
 from workflow_scripts.lib.record_files import recorded
 
@@ -27,7 +29,7 @@ def main(
     *, cells: Path, runs: Path, devices: Path, operators: Path, processes: Path, ceilings: Path, memory: Path, fits: Path,
     timers: Path, cost_model: Path, corpus: Path, findings: Path, study: Path, selection: list[Path],
     recommendation: list[Path], samples: list[Path], recordings: list[Path], probe_tables: list[Path],
-    figures: list[Path], templates: list[Path], style: Path, report: Path, spec: dict,
+    comparison_tables: list[Path], figures: list[Path], templates: list[Path], style: Path, report: Path, spec: dict,
 ) -> None:  # fmt: skip
     """Renders `report`; `templates` names the page first, then its parts; `spec["study"]` is the study's name."""
     name = spec["study"]
@@ -46,6 +48,7 @@ def main(
     )  # fmt: skip
     advice, batches = recommendation_section.tables(recommendation)
     said += [claims.judged(claim, found) for claim in recommendation_section.claims(advice, hardware)]
+    compared = {path.stem: csv_tables.read(path) for path in comparison_tables}
     free = [claim for claim in said if claim.withheld is None]
     html = page.environment(templates[0].parent).get_template(templates[0].name).render(
         study=name,
@@ -64,6 +67,8 @@ def main(
         memory=memory_section.section(csv_tables.read(memory), csv_tables.read(fits), name),
         timers=page.table(csv_tables.read(timers), report_tables.TIMERS, name),
         selection=selection_section.section(chosen, name),
+        beside=devices_section.section(compared["device_comparison"], tables["devices"], name, found),
+        trained=training_section.section(compared, name),
         recommendation=recommendation_section.section(advice, batches, hardware, name),
         runs=sections.by_device(tables["runs"], report_tables.RUNS, hardware, name, "run", found),
         samples=sections.samples([*samples, *recorded(recordings, "runs/*/samples.txt")], tables["runs"]),

@@ -17,9 +17,10 @@ from workflow_scripts.lib.comparisons import AXES, THRESHOLDS, Estimate
 from workflow_scripts.lib.quantities import is_missing, listing
 
 COLUMNS = (
-    "name device_a device_b execution_a execution_b throughput_a_tokens_per_s throughput_b_tokens_per_s ratio ratio_low "
-    "ratio_high verdict ceiling_ratio share_a share_b bound_a bound_b bound_basis target_loss time_to_loss_a_s "
-    "time_to_loss_low_a_s time_to_loss_high_a_s time_to_loss_b_s time_to_loss_low_b_s time_to_loss_high_b_s "
+    "name device_a device_b execution_a execution_b throughput_a_tokens_per_s throughput_b_tokens_per_s ratio "
+    "ratio_low ratio_high verdict ceiling_ratio share_a share_b bound_a bound_b bound_basis target_loss "
+    "time_to_loss_a_s time_to_loss_low_a_s time_to_loss_high_a_s "
+    "time_to_loss_b_s time_to_loss_low_b_s time_to_loss_high_b_s "
     "energy_per_token_a_j energy_per_token_b_j cost_per_million_tokens_a cost_per_million_tokens_b currency "
     "not_compared records"
 ).split()

@@ -34,9 +34,7 @@ SIDES = [
 ]
 
 
-def section(
-    comparison: pd.DataFrame, devices: pd.DataFrame, study: str, found: list[dict]
-) -> dict[str, list]:  # fmt: skip
+def section(comparison: pd.DataFrame, devices: pd.DataFrame, study: str, found: list[dict]) -> dict[str, list]:
     """The parts of the page, and the claims that are withheld from it; nothing with fewer than two devices.
 
     Args:

@@ -1,4 +1,4 @@
-"""Optimizers over learning rates: the best rate of each by validation loss at equal tokens, and at equal seconds too."""
+"""Optimizers over learning rates: the best rate of each by validation loss at equal tokens, and at equal seconds."""
 
 import json
 from typing import Any
@@ -9,8 +9,8 @@ import pandas as pd
 from workflow_scripts.lib.quantities import is_missing
 
 COLUMNS = (
-    "device name optimizer treatment learning_rate n_rates n_seeds n_diverged tokens val_loss val_loss_low val_loss_high "
-    "seconds val_loss_at_seconds val_loss_at_seconds_low val_loss_at_seconds_high best at_edge"
+    "device name optimizer treatment learning_rate n_rates n_seeds n_diverged tokens val_loss val_loss_low "
+    "val_loss_high seconds val_loss_at_seconds val_loss_at_seconds_low val_loss_at_seconds_high best at_edge"
 ).split()
 
 

@@ -1,5 +1,6 @@
 """The report's part on what the trainings show: where they converged, their slow steps, the optimizers, the claims."""
 
+import itertools
 from collections.abc import Iterable
 
 import pandas as pd
@@ -94,7 +95,7 @@ def _convergence(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
 
 
 def convergence_sentences(rows: pd.DataFrame) -> Iterable[str]:
-    """What can be said of the models of one device: only where the intervals of all seeds are apart is there an order."""
+    """What can be said of the models of one device: an order only where the intervals of all seeds are apart."""
     device = rows.device.iloc[0]
     settled = rows.dropna(subset=["settled_tokens"])
     models = list(dict.fromkeys(settled.name))
@@ -109,7 +110,7 @@ def convergence_sentences(rows: pd.DataFrame) -> Iterable[str]:
         between = _tokens(own.settled_low_tokens.min(), own.settled_high_tokens.max())
         told.append(f"`{model}` after {quantity(own.settled_tokens.median(), 'tokens')} ({between}, {end})")
     yield f"On {device}, the loss converged for {listing(told)}."
-    for a, b in zip(models, models[1:], strict=False):
+    for a, b in itertools.pairwise(models):
         found = order(rows, a, b, ("settled_low_tokens", "settled_high_tokens"))
         ratio = settled[settled.name == b].settled_tokens.median() / settled[settled.name == a].settled_tokens.median()
         if found == "undecided":
