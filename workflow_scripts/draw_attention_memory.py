@@ -33,8 +33,8 @@ def main(*, attention: Path, figure: Path, data: Path, spec: dict) -> None:
     caption = (
         f"Memory of attention alone, inputs included. The largest that ran took "
         f"{quantity(largest.peak_bytes, 'bytes')} ({largest.backend}, {largest.precision}, "
-        f"{int(largest.sequence_length):,} tokens), of {quantity(largest.capacity_bytes, 'bytes')} that the device has. "
-        "Where scores are kept it grows with the square of the context, else in proportion."
+        f"{int(largest.sequence_length):,} tokens), of {quantity(largest.capacity_bytes, 'bytes')} that the device "
+        "has. Where scores are kept it grows with the square of the context, else in proportion."
     )
     alt = f"Lines of peak memory over context length for {rows.backend.nunique()} backends."
     probe_lines.draw(rows[COLUMNS], LINES, caption=caption, alt=alt, figure=figure, data=data)
