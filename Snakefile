@@ -48,11 +48,13 @@ include: "rules/plan.smk"
 include: "rules/tables.smk"
 include: "rules/fits.smk"
 include: "rules/probes.smk"
+include: "rules/experiments.smk"
 include: "rules/recording.smk"
 include: "rules/audit.smk"
 include: "rules/comparisons.smk"
 include: "rules/figures.smk"
 include: "rules/probe_figures.smk"
+include: "rules/experiment_figures.smk"
 include: "rules/report.smk"
 
 
@@ -77,6 +79,7 @@ rule all:
         profiled,
         TABLES,
         PROBE_TABLES,
+        EXPERIMENT_TABLES,
         COMPARISON_TABLES,
         FINDINGS,
         FIGURES,

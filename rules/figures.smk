@@ -25,6 +25,7 @@ FIGURE_NAMES = [
     "devices",
     "device_losses",
     "optimizers",
+    *EXPERIMENT_FIGURES,
     *PROBE_FIGURES,
 ]
 FIGURES = expand(

@@ -52,7 +52,7 @@ def render(folder, paths, figures=INPUTS, samples=None, recommendation=()):
         **{name: paths[name] for name in TABLES}, selection=[paths["selection"]],
         samples=example_tables.write_samples(folder) if samples is None else samples,
         recordings=[], recommendation=list(recommendation),
-        probe_tables=list(example_probes.write(folder).values()),
+        probe_tables=list(example_probes.write(folder).values()), experiment_tables=[],
         comparison_tables=list(example_comparisons.write(paths).values()),
         figures=[folder / "figures" / f"{name}.svg" for name in figures],
         templates=[REPORT / "report.html.j2"], style=REPORT / "style.css",

@@ -13,6 +13,7 @@ from workflow_scripts.lib import (
     claims,
     csv_tables,
     devices_section,
+    experiments_section,
     memory_section,
     page,
     probes_section,
@@ -29,6 +30,7 @@ def main(
     *, cells: Path, runs: Path, devices: Path, operators: Path, processes: Path, ceilings: Path, memory: Path, fits: Path,
     timers: Path, cost_model: Path, corpus: Path, findings: Path, study: Path, selection: list[Path],
     recommendation: list[Path], samples: list[Path], recordings: list[Path], probe_tables: list[Path],
+    experiment_tables: list[Path],
     comparison_tables: list[Path], figures: list[Path], templates: list[Path], style: Path, report: Path, spec: dict,
 ) -> None:  # fmt: skip
     """Renders `report`; `templates` names the page first, then its parts; `spec["study"]` is the study's name."""
@@ -73,6 +75,7 @@ def main(
         runs=sections.by_device(tables["runs"], report_tables.RUNS, hardware, name, "run", found),
         samples=sections.samples([*samples, *recorded(recordings, "runs/*/samples.txt")], tables["runs"]),
         profile=sections.profile(tables["operators"], name),
+        experiments=experiments_section.section(experiments_section.tables(experiment_tables), name),
         probes=probes_section.section({path.stem: csv_tables.read(path) for path in probe_tables}, name),
         devices=page.table(tables["devices"], report_tables.DEVICES, name),
         ceilings=sections.ceilings(csv_tables.read(ceilings), name),

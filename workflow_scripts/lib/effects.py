@@ -116,6 +116,7 @@ def treatment_effects(table: pd.DataFrame, spreads: Mapping[str, float] | None =
         or `at_most`, and counts.
     """
     rows = []
+    present = [outcome for outcome in OUTCOMES if table[outcome].notna().any() or outcome in TO_LOSS]
     for (device, name), group in table.groupby(["device", "name"], sort=False):
         sides = dict(iter(group.groupby("treatment", sort=False)))
         baseline = sides.get(BASELINE)
@@ -125,7 +126,7 @@ def treatment_effects(table: pd.DataFrame, spreads: Mapping[str, float] | None =
             if treatment == BASELINE:
                 continue
             identity = {"device": device, "name": name, "treatment": treatment, "levels": frame["levels"].iloc[0]}
-            for outcome in OUTCOMES:
+            for outcome in present:
                 found = _effect(frame, baseline, outcome)
                 if found is not None:
                     rows.append({**identity, "outcome": outcome, **found, "record": frame["record"].iloc[0]})
@@ -189,10 +190,11 @@ def _effect(frame: pd.DataFrame, baseline: pd.DataFrame, outcome: str) -> dict |
 
 def _arrivals(frame: pd.DataFrame, outcome: str) -> list[tuple[float, bool]]:
     end = {"tokens_to_loss": "tokens_at_end", "seconds_to_loss": "seconds_at_end"}[outcome]
-    known = frame[frame.threshold_loss.notna() & (frame[outcome].notna() | frame[end].notna())]
+    columns = (frame[name].to_list() for name in (outcome, end, "threshold_loss"))
     return [
-        (float(reached if pd.notna(reached) else last), bool(pd.notna(reached)))
-        for reached, last in zip(known[outcome], known[end], strict=True)
+        (float(last if math.isnan(reached) else reached), not math.isnan(reached))
+        for reached, last, threshold in zip(*columns, strict=True)
+        if not math.isnan(threshold) and not (math.isnan(reached) and math.isnan(last))
     ]
 
 

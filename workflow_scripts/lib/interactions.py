@@ -39,8 +39,9 @@ def interactions(table: pd.DataFrame) -> pd.DataFrame:
         that never reached it leave no product to test.
     """
     rows = []
+    present = [outcome for outcome in OUTCOMES if outcome not in TO_LOSS and table[outcome].notna().any()]
     for identity, groups in _squares(table):
-        for outcome in (name for name in OUTCOMES if name not in TO_LOSS):
+        for outcome in present:
             found = _interaction([by_seed(group, outcome) for group in groups])
             if found is not None:
                 rows.append({**identity, "outcome": outcome, **found})

@@ -1,0 +1,233 @@
+"""The report's part on experiments: what each treatment does, which interact, how they rank, and what nothing beats."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from workflow_scripts.lib import csv_tables
+from workflow_scripts.lib.experiments import OUTCOMES, TO_LOSS, changed, levels_of
+from workflow_scripts.lib.page import Column, table
+from workflow_scripts.lib.quantities import digits, is_missing, listing, percent, plural, quantity, span, times
+
+NAMES = ("outcomes", "treatment_effects", "interactions", "ranks", "pareto")
+TOLD = ("token_time_s", "peak_bytes", "loss_at_tokens", "loss_at_seconds")
+MOST_NAMED = 4
+WHO = [Column(name="device", title="device", axis=True), Column(name="name", title="model", axis=True)]
+EFFECTS = [
+    *WHO,
+    Column(name="treatment", title="treatment"),
+    Column(name="title", title="outcome"),
+    Column(name="ratio", title="÷ baseline", kind="ratio"),
+    Column(name="ratio", title="95 % interval", kind="number", low="low", high="high"),
+    Column(name="at_least", title="at least", kind="ratio", measured=True),
+    Column(name="reached", title="reached the loss", measured=True),
+    Column(name="p_holm", title="p, Holm", kind="number"),
+    Column(name="verdict", title="verdict"),
+    Column(name="noise_floor", title="noise floor", kind="percent"),
+    Column(name="n_seeds", title="seeds", kind="count", axis=True),
+    Column(name="more", title="more seeds to decide"),
+    Column(name="record", title="from", kind="record"),
+]
+INTERACTIONS = [
+    *WHO,
+    Column(name="level_a", title="change"),
+    Column(name="level_b", title="with"),
+    Column(name="title", title="outcome"),
+    Column(name="interaction", title="interaction", kind="ratio"),
+    Column(name="interaction", title="95 % interval", kind="number", low="low", high="high"),
+    Column(name="p_holm", title="p, Holm", kind="number"),
+    Column(name="verdict", title="than the product"),
+    Column(name="change_a", title="first alone", kind="percent"),
+    Column(name="change_b", title="second alone", kind="percent"),
+    Column(name="change_both", title="both", kind="percent"),
+    Column(name="additive_deviation", title="off additive", kind="percent"),
+    Column(name="n_seeds", title="seeds", kind="count", axis=True),
+]
+RANKS = [
+    *WHO,
+    Column(name="treatment", title="treatment"),
+    Column(name="rank", title="rank", kind="count"),
+    Column(name="seed_ranks", title="of single seeds"),
+    Column(name="minmax_rank", title="rank by equal reach", kind="count"),
+    Column(name="order", title="order"),
+    Column(name="score", title="score", kind="number"),
+    Column(name="loss", title="loss", kind="loss"),
+    Column(name="time_s", title="training", kind="s"),
+    Column(name="memory_bytes", title="peak memory", kind="bytes"),
+]
+
+
+def tables(paths: list[Path]) -> dict[str, pd.DataFrame]:
+    """Reads the tables of an experiment by name; without rows where there is none."""
+    return {name: pd.DataFrame() for name in NAMES} | {path.stem: csv_tables.read(path) for path in paths}
+
+
+def section(given: dict[str, pd.DataFrame], study: str) -> dict[str, Any] | None:
+    """Sentences and tables, or None where nothing was compared with a baseline.
+
+    Args:
+        given: the tables by name.
+        study: its name, for links to records.
+    """
+    effects = given["treatment_effects"]
+    if effects.empty:
+        return None
+    crossed, ranks = given["interactions"], given["ranks"]
+    return {
+        "method": _method(given["outcomes"]),
+        "effects": [
+            line for key, rows in effects.groupby(["device", "name"], sort=False) for line in _effects(key, rows)
+        ],
+        "undecided": _undecided(effects),
+        "effects_table": table(_readable(effects), EFFECTS, study),
+        "interactions": _interactions(crossed) if len(crossed) else [],
+        "interactions_table": table(_readable(crossed), INTERACTIONS, study) if len(crossed) else None,
+        "ranks": _ranks(ranks) if len(ranks) else [],
+        "ranks_table": table(_readable_ranks(ranks), RANKS, study) if len(ranks) else None,
+        "pareto": _pareto(given["pareto"]) if len(given["pareto"]) else [],
+    }
+
+
+def _method(outcomes: pd.DataFrame) -> list[str]:
+    lines = [
+        "Every treatment is compared with the baseline of the same model on the same device, as a ratio: each run with "
+        "the baseline of its own seed, by Student's t on logarithms. Better and worse need a difference that stands "
+        "after Holm's correction for all treatments of that outcome on that device; same means that two one-sided "
+        "tests place it within "
+        + listing(dict.fromkeys(f"{percent(one.margin)} ({one.title})" for one in OUTCOMES.values()))
+        + " of the baseline; all else is undecided."
+    ]
+    for device, rows in outcomes.groupby("device", sort=False):
+        first = rows.iloc[0]
+        losses = rows.drop_duplicates("name")
+        thresholds = [f"{row.threshold_loss:.3f} for {row.name_}" for row in losses.rename(columns={"name": "name_"})
+                      .itertuples() if not is_missing(row.threshold_loss)]  # fmt: skip
+        lines.append(
+            f"On {device}, equal tokens are {quantity(first.equal_tokens, 'tokens')}, equal seconds are "
+            f"{quantity(first.equal_s, 's')} of training, and memory is the peak "
+            + ("allocated." if first.memory_kind == "allocated" else "of the process.")
+            + (f" The loss to reach is {listing(thresholds)}." if thresholds else "")
+        )
+    return lines
+
+
+def _effects(key: tuple[str, str], rows: pd.DataFrame) -> list[str]:
+    """A sentence for each outcome on the changes made alone: which give less, more, the same, with the ratios."""
+    alone = [len(changed(levels_of(row))) == 1 for row in rows.to_dict("records")]
+    rows, lines = rows[alone] if any(alone) else rows, []
+    for outcome in TOLD:
+        found = rows[rows.outcome == outcome]
+        parts = []
+        for verdict, words in (("better", "less"), ("worse", "more"), ("same", "the same")):
+            chosen = found[found.verdict == verdict].sort_values("ratio", ascending=verdict != "worse")
+            named = [_named(row) for row in chosen.head(MOST_NAMED).to_dict("records")]
+            more = f" and {len(chosen) - MOST_NAMED} more" if len(chosen) > MOST_NAMED else ""
+            if named:
+                parts.append(f"{words} with {listing(named) if not more else ', '.join(named) + more}")
+        open_ones = int((found.verdict == "undecided").sum())
+        if open_ones:
+            parts.append(f"undecided for {plural(open_ones, 'treatment')}")
+        if parts:
+            lines.append(f"{OUTCOMES[outcome].title.capitalize()} of {key[1]} on {key[0]}: {'; '.join(parts)}.")
+    unreached = rows[rows.outcome.eq(TO_LOSS[0]) & (rows.n_reached < rows.n_runs)]
+    if len(unreached):
+        never = [
+            f"`{row.treatment}` ({row.n_reached:.0f} of {row.n_runs:.0f} runs did)" for row in unreached.itertuples()
+        ]
+        more = f" and {len(never) - MOST_NAMED} more" if len(never) > MOST_NAMED else ""
+        named = ", ".join(never[:MOST_NAMED]) + more if more else listing(never)
+        lines.append(f"Not every run of these reached the loss that the baseline of {key[1]} on {key[0]} did: {named}.")
+    return lines
+
+
+def _named(row: dict) -> str:
+    interval = "" if is_missing(row["low"]) else f" ({span(row['low'], row['high'])})"
+    return f"`{row['treatment']}` {times(row['ratio'])}{interval}"
+
+
+def _undecided(effects: pd.DataFrame) -> str:
+    left = effects[(effects.verdict == "undecided") & effects.p.notna()]
+    known = left.more_seeds.dropna()
+    single = effects[effects.p.isna() & effects.ratio.notna()]
+    text = f"{plural(len(effects) - len(left) - len(single), 'comparison')} of {len(effects)} are decided."
+    if len(known):
+        text += (
+            f" Of the others, {len(known)} would be, with a power of 80 %, by {known.min():.0f} to {known.max():.0f} "
+            "more seeds, if effect and noise are what they seem, before any correction."
+        )
+    return text + (f" {len(single)} have one seed only, which decides nothing." if len(single) else "")
+
+
+def _interactions(crossed: pd.DataFrame) -> list[str]:
+    lines = []
+    for outcome in ("token_time_s", "peak_bytes", "loss_at_tokens"):
+        rows = crossed[crossed.outcome == outcome]
+        sure = rows[rows.verdict != "undecided"].copy()
+        if rows.empty:
+            continue
+        order = sure.interaction.map(lambda ratio: -abs(1 - ratio)).sort_values(kind="stable").index
+        named = [
+            f"`{row.level_a}` with `{row.level_b}` {times(row.interaction)} ({span(row.low, row.high)})"
+            for row in sure.loc[order].head(MOST_NAMED).itertuples()
+        ]
+        text = (
+            f"{OUTCOMES[outcome].title.capitalize()}: {len(sure)} of {plural(len(rows), 'pair')} do together what the "
+        )
+        text += "product of each does not"
+        lines.append(text + (f", most of all {listing(named)}." if named else "."))
+    return lines
+
+
+def _ranks(ranks: pd.DataFrame) -> list[str]:
+    lines = []
+    for device, rows in ranks.groupby("device", sort=False):
+        first, fair = rows.iloc[0], rows.loc[rows.minmax_rank.idxmin()]
+        moved = int((rows.moved != 0).sum())
+        lines.append(
+            f"On {device}, the score (loss − longest time ÷ time − most memory ÷ memory, the least is best) puts "
+            f"`{first.treatment}` of {first['name']} first. It calls its terms equal; by how far they reach among "
+            f"these runs, loss weighs {percent(first.weight_loss)}, time {percent(first.weight_time)} and memory "
+            f"{percent(first.weight_memory)}. With each term scaled to the same reach, `{fair.treatment}` of "
+            f"{fair['name']} is first, and {moved} of {len(rows)} change their place."
+        )
+    return lines
+
+
+def _pareto(pareto: pd.DataFrame) -> list[str]:
+    lines = []
+    for device, rows in pareto.groupby("device", sort=False):
+        front = [f"`{row.treatment}` of {row.name_}" for row in rows[rows.front == "front"]
+                 .rename(columns={"name": "name_"}).itertuples()]  # fmt: skip
+        beaten, left = (int((rows.front == kind).sum()) for kind in ("beaten", "undecided"))
+        lines.append(
+            f"On {device}, over time, memory and loss nothing beats {listing(front) or 'any treatment for sure'}; "
+            f"{plural(beaten, 'treatment')} {'is' if beaten == 1 else 'are'} beaten, and {left} undecided."
+        )
+    return lines
+
+
+def _readable(rows: pd.DataFrame) -> pd.DataFrame:
+    shown = rows.assign(title=[OUTCOMES[outcome].title for outcome in rows.outcome])
+    if "more_seeds" not in rows:
+        return shown
+    open_ones = (rows.verdict == "undecided") & rows.noise.notna()
+    more = [
+        None if not left else "many" if pd.isna(n) else f"{n:.0f}"
+        for left, n in zip(open_ones, rows.more_seeds, strict=True)
+    ]
+    reached = [
+        None if pd.isna(row.n_reached) else f"{row.n_reached:.0f} of {row.n_runs:.0f}" for row in rows.itertuples()
+    ]
+    return shown.assign(more=pd.Series(more, index=rows.index, dtype=object), reached=reached)
+
+
+def _readable_ranks(ranks: pd.DataFrame) -> pd.DataFrame:
+    seeds = [
+        None if pd.isna(row.best_rank) else f"{row.best_rank:.0f}–{row.worst_rank:.0f}" for row in ranks.itertuples()
+    ]
+    order = [
+        "same place" if moved == 0 else f"{'up' if moved > 0 else 'down'} {digits(abs(moved), 1)}"
+        for moved in ranks.moved
+    ]
+    return ranks.assign(seed_ranks=seeds, order=order)
