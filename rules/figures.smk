@@ -12,6 +12,7 @@ FIGURE_NAMES = [
     "effects",
     "step_time",
     "expected",
+    "roofline",
     "memory",
     "first_steps",
     "selection",
@@ -101,6 +102,7 @@ rule draw_expected:
     """Draws expected against actual step time."""
     input:
         cells="results/{study}/tables/cells.csv",
+        ceilings="results/{study}/tables/ceilings.csv",
     output:
         figure="results/{study}/figures/expected.svg",
         data="results/{study}/figures/expected.csv",

@@ -40,6 +40,7 @@ rule render_report:
             "report/memory.html.j2",
             "report/devices.html.j2",
             "report/trained.html.j2",
+            "report/prediction.html.j2",
             "report/selection.html.j2",
             "report/recommendation.html.j2",
             "report/experiments.html.j2",

@@ -16,6 +16,7 @@ TABLES = expand(
         "operators",
         "devices",
         "ceilings",
+        "operator_costs",
         "memory",
         "fits",
         "timers",

@@ -85,7 +85,9 @@ def _measured(row: dict, speed: float, random: np.random.Generator) -> dict:
         "throughput_high_tokens_per_s": tokens / step / 0.985, "achieved_flop_per_s": flops / step,
         "first_step_s": step * 4 + 0.05, "n_cold": 3, "compile_s": None, "anchor_s": 0.011,
         "peak_process_bytes": 3e8 + 40 * row["n_params"], "stop": "interval",
-        "predicted_step_time_s": step * float(random.normal(1, 0.05)), "predicted_peak_bytes": 20.0 * row["n_params"],
+        "predicted_step_time_s": step * float(random.normal(1, 0.05)), "predicted_bound": "compute",
+        "moved_bytes_per_step": flops / 30,
+        "predicted_peak_bytes": 20.0 * row["n_params"],
     }  # fmt: skip
 
 
@@ -159,6 +161,16 @@ def ceilings(n_devices: int = 1) -> pd.DataFrame:
     peaks = {"cpu": {}, "gpu": {"value": 5.3e13, "datasheet": None}}
     rows += [common | product | {"device": device} | peaks[device] for device in device_ids(n_devices)]
     return pd.DataFrame(rows).assign(best=lambda table: 1.1 * table["value"])
+
+
+def operator_costs() -> pd.DataFrame:
+    rows = [("linear", "64×32×128", 5e5, 4e4), ("attention", "1×4×128×32", 8e6, 3e5), ("gelu", "64×128", 0, 7e4)]
+    return pd.DataFrame([
+        {"device": "cpu", "kind": kind, "precision": "fp32", "direction": direction, "dims": dims, "seconds": 2e-5,
+         "host_s": None, "n": 30, "flops": flops, "moved_bytes": moved, "flop_per_s": flops / 2e-5 or None,
+         "bytes_per_s": moved / 2e-5}
+        for kind, dims, flops, moved in rows for direction in ("forward", "backward")
+    ])  # fmt: skip
 
 
 def memory() -> pd.DataFrame:
@@ -256,7 +268,8 @@ def write_study(directory: Path, *, n_devices: int = 1, **replaced: object) -> d
     tables = {
         "cells": cells(n_devices), "runs": runs(n_devices), "curves": curves(n_devices), "devices": devices(n_devices),
         "operators": operators(n_devices), "processes": processes(), "ceilings": ceilings(n_devices),
-        "memory": memory(), "fits": fits(), "timers": timers(), "candidates": candidates(),
+        "memory": memory(), "operator_costs": operator_costs(),
+        "fits": fits(), "timers": timers(), "candidates": candidates(),
     }  # fmt: skip
     files: dict[str, object] = {
         "selection": selection(),
@@ -265,7 +278,8 @@ def write_study(directory: Path, *, n_devices: int = 1, **replaced: object) -> d
             "devices": {
                 device: {
                     "type": "cpu", "rates": {}, "cases": {}, "errors": {"fp32-eager": {
-                        "n_fitted": 18, "leave_one_out_error": 0.047, "within_interval": 0.94, "uncorrected_error": 0.14,
+                        "n_fitted": 18, "leave_one_out_error": 0.047, "within_interval": 0.94,
+                        "uncorrected_error": 0.14,
                         "error_from": {"3": 0.08, "8": 0.06},
                     }},
                 }

@@ -13,7 +13,8 @@ from workflow_scripts.lib import csv_tables, plotting, quantities
 
 INPUTS = {
     "comparison": ("runs", "processes"), "throughput": ("cells",), "effects": ("cells",), "step_time": ("cells",),
-    "expected": ("cells",), "memory": ("cells",), "first_steps": ("cells",), "selection": ("selection",),
+    "expected": ("cells", "ceilings"), "roofline": ("cells", "ceilings", "operator_costs"),
+    "memory": ("cells",), "first_steps": ("cells",), "selection": ("selection",),
     "candidates": ("candidates", "selection"),
     "loss_over_tokens": ("curves",), "loss_over_time": ("curves",), "gradient_norm": ("curves",),
     "step_series": ("curves",), "operators": ("operators",),
@@ -37,7 +38,9 @@ def all_failed() -> dict[str, pd.DataFrame]:
     cells = example_tables.cells()
     every = dict.fromkeys(cells.cell, "oom")
     runs = example_tables.runs().assign(status="error", step_time_s=None, throughput_tokens_per_s=None)
-    empty = {name: getattr(example_tables, name)().head(0) for name in ("curves", "operators", "processes")}
+    empty = {
+        name: getattr(example_tables, name)().head(0) for name in ("curves", "operators", "processes", "operator_costs")
+    }
     return {"cells": example_tables.cells(failures=every), "runs": runs, **empty}
 
 

@@ -6,7 +6,8 @@ Inputs:
     datasheets: resources/datasheets.csv; dense rates without sparsity, by the exact name that a device gives itself.
 Output:
     ceilings_table: ceilings.csv; a row for each device and quantity (`matrix_product`, `copy`, `operator`,
-        `operator_and_backward`, `kernel_launch`, `kernel_in_graph`). `value` is by the median of `n` samples with its
+        `operator_and_backward`, `kernel_launch`, `kernel_in_graph`, and for each operator and direction measured alone,
+        such as `attention_backward`, its best size). `value` is by the median of `n` samples with its
         95 % interval `low` to `high`, `best` by the fastest sample, `last_third` by the end of the sustained time, all
         in `unit` (FLOP/s, bytes/s, s); `side` of square matrices; `ratio_to_fp32` of products; `others_cores` kept busy
         by other processes meanwhile; `datasheet` in `unit` and its `source`, empty where not stated.
@@ -17,6 +18,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts.lib.operator_work import cost_row
 from workflow_scripts.lib.record_files import read_text, recorded
 from workflow_scripts.lib.tables import write_table
 
@@ -35,7 +37,24 @@ def main(
     every = [*calibrations, *recorded(recordings, "calibration.json")]
     found = [json.loads(read_text(path)) for path in every]
     rows = [ceiling_row(calibration, one, stated) for calibration in found for one in calibration["ceilings"]]
+    rows += [ceiling_row(calibration, one, stated) for calibration in found for one in best_operators(calibration)]
     write_table(ceilings_table, rows, COLUMNS)
+
+
+def best_operators(calibration: dict[str, Any]) -> list[dict[str, Any]]:
+    """The fastest of all sizes of each operator, direction and precision: products in FLOP/s, others in bytes/s."""
+    best: dict[tuple[str, str], dict[str, Any]] = {}
+    for cost in calibration.get("operators") or ():
+        row = cost_row(calibration["device"], cost)
+        rate, unit = (row.get("flop_per_s"), "FLOP/s") if row.get("flops") else (row.get("bytes_per_s"), "bytes/s")
+        if rate is None:
+            continue
+        key = (f"{cost['kind']}_{cost['direction']}", cost["precision"])
+        if key not in best or best[key]["best"] < rate:
+            name, precision = key
+            measured = {"quantity": name, "precision": precision, "unit": unit, "n": cost["n"]}
+            best[key] = {**measured, "value": rate, "best": rate}
+    return list(best.values())
 
 
 def ceiling_row(calibration: dict[str, Any], measured: dict[str, Any], stated: list[dict[str, str]]) -> dict[str, Any]:

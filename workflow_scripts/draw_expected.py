@@ -1,7 +1,6 @@
-"""Draws expected against actual step time, with the line of equality.
+"""Draws expected against actual step time with the line of equality, for each way of expecting it.
 
-Inputs: cells.csv. Outputs: the figure (SVG) and what it draws (CSV): device, cell, model,
-predicted_step_time_s, step_time_s, relative_error (expected over actual, minus one), record.
+Inputs: cells.csv, ceilings.csv. Outputs: the figure (SVG) and what it draws (CSV): see `expectations.expectations`.
 """
 
 from pathlib import Path
@@ -9,56 +8,46 @@ from pathlib import Path
 import numpy as np
 
 from workflow_scripts.lib import csv_tables, facets, plotting
-from workflow_scripts.lib.quantities import percent
+from workflow_scripts.lib.expectations import COLUMNS, WAYS, expectations
+from workflow_scripts.lib.quantities import listing, percent
 
-COLUMNS = ["device", "cell", "model", "predicted_step_time_s", "step_time_s", "relative_error", "record"]
 
-
-def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
-    """Draws the figure from the measured cells that have a prediction."""
-    table = csv_tables.with_columns(csv_tables.read(cells), COLUMNS)
-    timed = facets.timed_steps(table) if "status" in table else table
-    rows = timed[timed.predicted_step_time_s.notna()].copy()
+def main(*, cells: Path, ceilings: Path, figure: Path, data: Path, spec: dict) -> None:
+    """Draws the figure from the measured cells of which something was expected."""
+    table = csv_tables.read(cells)
+    rows = expectations(table, csv_tables.read(ceilings))
     if rows.empty:
-        reason = facets.why_none(table) if timed.empty else "no measured cell has a predicted step time."
+        timed = facets.timed_steps(table)
+        reason = facets.why_none(table) if timed.empty else "no measured cell has an expected step time."
         plotting.save_nothing(figure, reason)
         csv_tables.write(rows[COLUMNS], data)
         return
-    rows["relative_error"] = rows.predicted_step_time_s / rows.step_time_s - 1
-    panels = facets.split(rows, ["device"])
+    ways = [way for way in WAYS if (rows.way == way).any()]
+    rows = rows.assign(place=rows.way.map(ways.index)).sort_values(["device", "place"], kind="stable")
+    panels = facets.split(rows, ["device", "place"])
     styles = plotting.series_styles(rows.model.unique())
     with plotting.style():
-        canvas, axes = plotting.panels(len(panels.frames), columns=2, height=3.3, share=False)
-        for axis, title, frame in zip(axes, panels.titles, panels.frames, strict=True):
-            axis.set_title(title)
-            both = np.concatenate([frame.predicted_step_time_s, frame.step_time_s])
+        canvas, axes = plotting.panels(len(panels.frames), columns=min(len(ways), 3), height=3.0, share=False)
+        for axis, frame in zip(axes, panels.frames, strict=True):
+            both = np.concatenate([frame.expected_s, frame.step_time_s])
             reach = np.array([both.min() / 1.25, both.max() * 1.25])
-            error = float(frame.relative_error.abs().mean())
-            axis.fill_between(
-                reach, reach / (1 + error), reach * (1 + error), color=plotting.FAINT, alpha=0.25, linewidth=0
-            )
+            where = f"{plotting.short(frame.device.iloc[0], 12)} · " if rows.device.nunique() > 1 else ""
+            axis.set_title(f"{where}{WAYS[frame.way.iloc[0]]}", fontsize=7.5)
             axis.plot(reach, reach, color=plotting.INK, linewidth=0.9, linestyle=(0, (4, 2)), label="equal")
-            for model in styles:
-                points = frame[frame.model == model]
-                axis.plot(
-                    points.predicted_step_time_s,
-                    points.step_time_s,
-                    **styles[model],
-                    linestyle="",
-                    label=plotting.short(model),
-                )
-            plotting.log_axis(axis.xaxis, both)
-            plotting.log_axis(axis.yaxis, both)
+            for model, points in frame.groupby("model", sort=True):
+                x, y = points.expected_s, points.step_time_s
+                axis.plot(x, y, **styles[model], linestyle="", label=plotting.short(model))
+            for way_axis in (axis.xaxis, axis.yaxis):
+                plotting.log_axis(way_axis, both)
         plotting.label_axes(canvas, "expected step time (s)", "actual step time (s)")
         plotting.legend(canvas, axes)
-        worst = rows.loc[rows.relative_error.abs().idxmax()]
+        off = {way: percent(rows[rows.way == way].relative_error.abs().mean()) for way in ways}
         caption = (
-            "Expected against actual step time; each cell was predicted by a cost model fitted without it. On the "
-            "dashed line the two are equal, and the band is as wide as the mean absolute error, "
-            f"{percent(rows.relative_error.abs().mean())} over all; the largest is "
-            f"{percent(abs(worst.relative_error))} ({worst.cell}, {worst.device}).{panels.left_out}"
+            "Expected against actual step time; on the dashed line the two are equal. The mean absolute error is "
+            f"{listing(f'{error} by {WAYS[way]}' for way, error in off.items())}."
+            f"{' The cost model did not see the cell that it predicts.' if 'model' in off else ''}{panels.left_out}"
         )
-        alt = f"Points of actual over expected step time for {len(rows)} cells beside the line of equality."
+        alt = f"Points of actual over expected step time for {rows.cell.nunique()} cells beside the line of equality."
         plotting.save(canvas, figure, caption=caption, alt=alt)
     csv_tables.write(panels.drawn[COLUMNS], data)
 

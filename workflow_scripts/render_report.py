@@ -16,6 +16,7 @@ from workflow_scripts.lib import (
     experiments_section,
     memory_section,
     page,
+    prediction_section,
     probes_section,
     recommendation_section,
     report_tables,
@@ -42,11 +43,12 @@ def main(
         }.items()
     }  # fmt: skip
     chosen = json.loads(selection[0].read_text(encoding="utf-8")) if selection else {}
+    model = json.loads(cost_model.read_text(encoding="utf-8"))
     found = json.loads(findings.read_text(encoding="utf-8"))
     hardware = dict(zip(tables["devices"].device, tables["devices"].name, strict=True))
     said = claims.write_claims(
         cells=tables["cells"], runs=tables["runs"], devices=tables["devices"], processes=tables["processes"],
-        selection=chosen, cost_model=json.loads(cost_model.read_text(encoding="utf-8")), findings=found,
+        selection=chosen, cost_model=model, findings=found,
     )  # fmt: skip
     advice, batches = recommendation_section.tables(recommendation)
     said += [claims.judged(claim, found) for claim in recommendation_section.claims(advice, hardware)]
@@ -66,6 +68,7 @@ def main(
         findings=sections.findings(found),
         cells=sections.by_device(tables["cells"], report_tables.CELLS, hardware, name, "cell", found),
         processes=page.table(tables["processes"], report_tables.PROCESSES, name),
+        prediction=prediction_section.section(tables["cells"], csv_tables.read(ceilings), model, hardware, name),
         memory=memory_section.section(csv_tables.read(memory), csv_tables.read(fits), name),
         timers=page.table(csv_tables.read(timers), report_tables.TIMERS, name),
         selection=selection_section.section(chosen, name),

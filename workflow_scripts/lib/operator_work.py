@@ -7,7 +7,7 @@ V vocabulary, L layers, A micro-batches. An operator here is what a person would
 
 import dataclasses
 import math
-from typing import Literal
+from typing import Any, Literal
 
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
 from workflow_scripts.lib.specs import ModelShape, StepSpec
@@ -147,3 +147,15 @@ def moved_bytes(
         return float(element_bytes * math.prod(dims) * (8 if backward else 4))
     passes = (FUSED_PASSES if fused else PASSES)[kind][backward]
     return float((4 if kind in ("optimizer", "loss", "embedding") else element_bytes) * elements(kind, dims) * passes)
+
+
+def cost_row(device: str, cost: dict[str, Any]) -> dict[str, Any]:
+    """A measured operator as a row of operator_costs.csv, with its work; a whole decoder has none."""
+    kind, dims, direction = cost["kind"], tuple(cost["dims"]), cost["direction"]
+    row = {**cost, "device": device, "dims": "×".join(map(str, dims))}
+    if kind == "decoder":
+        return row
+    work = flops(kind, dims, direction)
+    moved = moved_bytes(kind, dims, direction, 2 if cost["precision"] in ("bf16", "fp16") else 4)
+    rates = {"flop_per_s": work / cost["seconds"] or None, "bytes_per_s": moved / cost["seconds"] or None}
+    return {**row, "flops": work, "moved_bytes": moved, **rates}
