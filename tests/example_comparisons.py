@@ -72,7 +72,8 @@ def sweep(diverged: str = "", n_seeds: int = 2) -> tuple[pd.DataFrame, pd.DataFr
 
 def write(paths: dict[str, Path]) -> dict[str, Path]:
     """Writes the tables beside those of `example_tables.write_study`; devices are compared as far as it has them."""
-    read = {name: csv_tables.read(paths[name]) for name in ("runs", "curves", "ceilings", "cells", "processes", "timers")}
+    used = ("runs", "curves", "ceilings", "cells", "processes", "timers")
+    read = {name: csv_tables.read(paths[name]) for name in used}
     given = {name: read[name] for name in ("runs", "curves", "ceilings", "cells")}
     tables = {"device_comparison": compare(prices={"gpu": 2.5}, **given)}
     tables["convergence"] = pd.DataFrame(convergence.judge_convergence(read["curves"]), columns=convergence.COLUMNS)

@@ -15,7 +15,7 @@ COMPARED = [
     Column(name="device_a", title="faster device"),
     Column(name="device_b", title="other device"),
     Column(name="ratio", title="ratio", kind="ratio", measured=True),
-    Column(name="ratio", title="interval", kind="ratio", low="ratio_low", high="ratio_high", measured=True),
+    Column(name="ratio", title="interval", kind="", low="ratio_low", high="ratio_high", measured=True),
     Column(name="verdict", title="verdict", measured=True),
     Column(name="ceiling_ratio", title="ratio of ceilings", kind="ratio", measured=True),
     Column(name="time_to_loss_a_s", title="to the loss, faster", kind="s", measured=True),

@@ -48,7 +48,7 @@ SWEEP = [
     Column(name="optimizer", title="optimizer"),
     Column(name="learning_rate", title="learning rate", kind="number"),
     Column(name="val_loss", title="loss at equal tokens", kind="loss", measured=True),
-    Column(name="val_loss", title="over seeds", kind="number", low="val_loss_low", high="val_loss_high", measured=True),
+    Column(name="val_loss", title="over seeds", kind="", low="val_loss_low", high="val_loss_high", measured=True),
     Column(name="val_loss_at_seconds", title="loss at equal seconds", kind="loss", measured=True),
     Column(name="n_seeds", title="seeds", kind="count", axis=True),
     Column(name="n_diverged", title="diverged", kind="count", axis=True),
@@ -168,7 +168,7 @@ def _optimizers(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
     told = [text for _, group in rows.groupby(["device", "name"], sort=False) for text in optimizer_sentences(group)]
     return Part(
         title="Optimizers and their learning rates", sentences=told, figures=[("optimizers", "Optimizers")],
-        tables=[_shown(rows, SWEEP, study, "Every optimizer at every learning rate", "optimizer_sweep")],
+        tables=[_shown(rows.assign(at_edge=rows.at_edge.fillna("–")), SWEEP, study, "Every optimizer at every learning rate", "optimizer_sweep")],
     )  # fmt: skip
 
 

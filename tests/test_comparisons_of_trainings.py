@@ -1,0 +1,147 @@
+"""What is said of trainings beyond their curves: devices, slow steps, convergence, optimizers, a document's claims."""
+
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from tests import example_comparisons, example_tables
+from workflow_scripts.lib import convergence, device_comparison, devices_section, optimizer_sweep, own_claims, spikes
+
+
+def test_the_ratio_is_that_of_the_ceilings_times_that_of_the_shares():
+    for row in example_comparisons.compare().itertuples():
+        assert (row.device_a, row.device_b, row.verdict) == ("gpu", "cpu", "faster")
+        assert row.ratio == pytest.approx(row.ceiling_ratio * row.share_a / row.share_b, rel=1e-9)
+
+
+def test_other_work_or_a_failed_device_is_not_compared_and_says_why():
+    runs = example_tables.runs(2)
+    runs.loc[runs.device == "gpu", "batch_size"] = 16
+    assert set(example_comparisons.compare(runs=runs).not_compared) == {"the runs differ in batch size"}
+    runs = example_tables.runs(2)
+    runs.loc[runs.device == "gpu", ["status", "throughput_tokens_per_s"]] = ["oom", None]
+    row = example_comparisons.compare(runs=runs).iloc[0]
+    assert pd.isna(row.ratio)
+    assert row.not_compared == "no throughput on gpu (oom)"
+
+
+def test_each_device_may_execute_in_its_own_way():
+    runs = example_tables.runs(2)
+    runs.loc[runs.device == "gpu", "execution"] = "graphed"
+    row = example_comparisons.compare(runs=runs).iloc[0].to_dict()
+    assert "graphed and eager" in devices_section.row_claims(row, {})[0].text
+
+
+def test_a_price_gives_a_cost_and_none_gives_none():
+    row = example_comparisons.compare(prices={"gpu": 3.6}).iloc[0]
+    assert row.cost_per_million_tokens_a == pytest.approx(1000 / row.throughput_a_tokens_per_s)
+    assert pd.isna(row.cost_per_million_tokens_b)
+    assert "the price of cpu is not stated" in row.not_compared
+
+
+def test_time_to_a_loss_lies_between_the_evaluations_around_it():
+    history = pd.DataFrame({"val_loss": [3.0, 2.0, 1.0], "elapsed_s": [10.0, 20.0, 30.0]})
+    assert device_comparison.time_to_loss(history, 1.5) == pytest.approx(25)
+    assert device_comparison.time_to_loss(history, 3.5) == 10
+    assert math.isnan(device_comparison.time_to_loss(history, 0.5))
+
+
+def test_an_error_of_the_audit_withholds_the_comparison():
+    found = [{"rule": "r", "severity": "error", "subject": "gpu", "message": "no", "advice": "", "numbers": {}}]
+    shown = devices_section.section(example_comparisons.compare(), example_tables.devices(2), "example", found)
+    assert len(shown["withheld"]) == 4
+    assert not shown["parts"][0].sentences
+
+
+@pytest.mark.parametrize(
+    ("slow", "causes"),
+    [
+        ({1: 9}, ["first step"]), ({51: 2}, ["evaluation and checkpoint"]), ({120: 3, 121: 3}, ["unexplained"]),
+        ({}, []),
+        ({60: 1.1}, []),
+    ],
+)  # fmt: skip
+def test_slow_steps_are_found_and_put_down_only_to_what_was_logged(slow, causes):
+    found = spikes.spike_rows(example_comparisons.spike_record(), example_comparisons.metrics(slow), "run.json")
+    assert [row["cause"] for row in found] == causes
+
+
+@pytest.mark.parametrize(
+    ("look", "cause"),
+    [
+        ({"throttle_reasons": ["power cap"]}, "throttle"), ({"clock_hz": 1.2e9}, "clock change"),
+        ({"load_1min": 4.0}, "other processes"), ({}, "unexplained"),
+    ],
+)  # fmt: skip
+def test_a_disturbance_counts_only_if_it_was_seen_at_that_moment(look, cause):
+    usual = {"throttle_reasons": [], "clock_hz": 2e9, "load_1min": 1.0}
+    looks = [{"monotonic_s": 100.0 + second, **usual} for second in range(24)]
+    machine = {"before": {"monotonic_s": 100.0}, "during": looks}
+    history = example_comparisons.metrics({130: 4})  # at about 13 s of steps, after two evaluations of 0.25 s each
+    looks[13] |= look
+    record = example_comparisons.spike_record(machine=machine)
+    assert spikes.spike_rows(record, history, "r")[0]["cause"] == cause
+    looks[13], looks[2] = usual | {"monotonic_s": 113.0}, usual | look | {"monotonic_s": 102.0}
+    assert spikes.spike_rows(record, history, "r")[0]["cause"] == "unexplained"
+
+
+def test_a_slow_spell_is_one_event():
+    found = spikes.find_spikes(np.concatenate([np.full(300, 0.1), np.full(120, 0.15), np.full(300, 0.1)]))
+    assert found[["first", "n_steps"]].to_numpy().tolist() == [[300, 120]]
+
+
+def _curve(place: float, seed: int, name: str) -> pd.DataFrame:
+    tokens = np.arange(1, 21) * 1000.0
+    return pd.DataFrame({
+        "device": "cpu", "run": f"{name}-s{seed}", "name": name, "treatment": "baseline", "seed": seed,
+        "step": tokens / 1000, "tokens": tokens, "elapsed_s": tokens / 500, "grad_norm": 1.0,
+        "val_loss": np.where(tokens < place, 2.0, 1.0),
+    })  # fmt: skip
+
+
+def test_an_order_of_convergence_needs_seeds_that_are_apart():
+    def judged(seeds, gap):
+        curves = [_curve(5000 + gap * (name == "deep"), s, name) for name in ("wide", "deep") for s in range(seeds)]
+        return pd.DataFrame(convergence.judge_convergence(pd.concat(curves)))
+
+    ends = ("settled_low_tokens", "settled_high_tokens")
+    rows = judged(3, 6000)
+    assert rows.steady.all()
+    assert (rows.settled_low_tokens < rows.settled_tokens).all()
+    assert convergence.order(rows, "wide", "deep", ends) == "earlier"
+    assert convergence.order(rows, "deep", "wide", ends) == "later"
+    assert convergence.order(judged(2, 6000), "wide", "deep", ends) == "undecided"
+    assert convergence.order(judged(3, 0), "wide", "deep", ends) == "undecided"
+
+
+def test_the_best_rate_of_an_optimizer_warns_at_the_edge_of_the_grid():
+    rows = pd.DataFrame(optimizer_sweep.sweep_optimizers(*example_comparisons.sweep()))
+    best = rows[rows.best].set_index("optimizer")
+    assert best.at_edge.to_dict() == {"adamw": "inside", "sgd with momentum": "highest"}
+    assert best.learning_rate.to_dict() == {"adamw": 2e-3, "sgd with momentum": 0.2}
+    assert set(rows.seconds) == {12.0}
+    rows = pd.DataFrame(optimizer_sweep.sweep_optimizers(*example_comparisons.sweep(diverged="sgd_2")))
+    assert rows[rows.best & (rows.optimizer != "adamw")].learning_rate.tolist() == [0.1]
+    assert rows[rows.treatment == "sgd_2"][["n_diverged", "n_seeds"]].to_numpy().tolist() == [[2, 0]]
+
+
+def _evidence(**tables: pd.DataFrame) -> own_claims.Evidence:
+    empty = dict.fromkeys(
+        ("runs", "cells", "processes", "timers", "comparison", "convergence", "spikes"), pd.DataFrame()
+    )
+    return own_claims.Evidence(**(empty | tables))
+
+
+@pytest.mark.parametrize("check", own_claims.CHECKS)
+def test_without_measurements_no_claim_can_be_said_to_hold_or_not(check):
+    assert own_claims.CHECKS[check](_evidence())[0] == own_claims.CANNOT
+
+
+def test_speed_ups_that_differ_are_not_consistent():
+    rows = example_comparisons.compare()
+    assert own_claims.speed_up_is_consistent(_evidence(comparison=rows))[0] == own_claims.HOLDS
+    rows.loc[rows["name"] == "deep", "ratio"] *= 0.8
+    assert own_claims.speed_up_is_consistent(_evidence(comparison=rows))[0] == own_claims.DOES_NOT
+    assert own_claims.deep_suffers_on_slow(_evidence(comparison=rows))[0] == own_claims.DOES_NOT
