@@ -27,7 +27,12 @@ grid:
       precision: [fp32]
       execution: [eager]
     - {models: [sound], batch_size: [1], sequence_length: [8], precision: [fp32], execution: [graphed, compiled]}
-    - {models: [sound], batch_size: [512, 1024], sequence_length: [16], precision: [fp32], execution: [eager], memory: true}
+    - models: [sound]
+      batch_size: [512, 1024]
+      sequence_length: [16]
+      precision: [fp32]
+      execution: [eager]
+      memory: true
 selection: null
 training: {models: []}
 """
