@@ -166,9 +166,10 @@ def _optimizers(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
     if rows.empty:
         return None
     told = [text for _, group in rows.groupby(["device", "name"], sort=False) for text in optimizer_sentences(group)]
+    placed = rows.assign(at_edge=rows.at_edge.fillna("–"))
     return Part(
         title="Optimizers and their learning rates", sentences=told, figures=[("optimizers", "Optimizers")],
-        tables=[_shown(rows.assign(at_edge=rows.at_edge.fillna("–")), SWEEP, study, "Every optimizer at every learning rate", "optimizer_sweep")],
+        tables=[_shown(placed, SWEEP, study, "Every optimizer at every learning rate", "optimizer_sweep")],
     )  # fmt: skip
 
 
