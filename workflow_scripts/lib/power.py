@@ -47,7 +47,8 @@ def seeds_to_decide(
 
 def _below(n: int, away: float, reach: float) -> float:
     """The chance that t of n seeds, whose mean lies `away` of its errors from zero, is below `reach`."""
-    return float(special.nctdtr(n - 1, away, reach)) if away < 35 else 0.0  # beyond, the series gives no number
+    chance = float(special.nctdtr(n - 1, away, reach))
+    return (0.0 if reach < away else 1.0) if math.isnan(chance) else chance  # far out the series gives no number
 
 
 def _fewest(enough: Callable[[int], bool]) -> int | None:

@@ -1,0 +1,98 @@
+"""Experiments: what was put in is found, ranks agree with the published order, and the page says what tables hold."""
+
+import csv
+import math
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from benchmarks.statistics import simulate
+from tests import example_experiments
+from workflow_scripts.lib import csv_tables, experiments_section
+from workflow_scripts.lib.effects import censored_p, contrast
+from workflow_scripts.lib.power import seeds_to_decide
+from workflow_scripts.lib.ranks import score
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    paths = example_experiments.write(tmp_path_factory.mktemp("experiment"))
+    return {name: csv_tables.read(path) for name, path in paths.items()}
+
+
+def test_the_contrast_is_scipys_paired_t_on_logarithms():
+    treated, baseline = {1: 1.1, 2: 1.3, 3: 1.25}, {1: 1.0, 2: 1.05, 3: 1.2}
+    reference = stats.ttest_rel(np.log(list(treated.values())), np.log(list(baseline.values())))
+    found = contrast(treated, baseline)
+    assert found.p == pytest.approx(reference.pvalue)
+    assert (found.low, found.high) == pytest.approx(tuple(reference.confidence_interval()))
+    welch = stats.ttest_ind(np.log(list(treated.values())), np.log([1.0, 1.05, 1.2]), equal_var=False)
+    assert contrast(treated, {7: 1.0, 8: 1.05, 9: 1.2}).p == pytest.approx(welch.pvalue)
+
+
+def test_one_seed_decides_nothing():
+    assert contrast({1: 2.0}, {1: 1.0}).low is None
+
+
+def test_the_published_order_and_its_real_weights():
+    path = Path(__file__).parents[1] / "resources/published/cpu_optimizations.methods.csv"
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = pd.DataFrame(csv.DictReader(file))
+    memory = next(column for column in rows if "alloc" in column)
+    values = pd.DataFrame({
+        "loss": rows["loss"].astype(float), "time_s": rows["train_s"].astype(float),
+        "memory_bytes": rows[memory].astype(float),
+    })  # fmt: skip
+    scored = score(values)
+    assert list(scored["rank"]) == list(range(1, 16))  # the table is printed in this order
+    assert scored.score.min() == pytest.approx(-3.497, abs=1e-3)
+    weights = scored.iloc[0][["weight_loss", "weight_time", "weight_memory"]]
+    assert [round(100 * weight) for weight in weights] == [16, 62, 22]
+
+
+def test_what_was_put_in_is_found(tables):
+    effects = tables["treatment_effects"].set_index(["treatment", "outcome"])
+    assert effects.loc[("bf16", "token_time_s")].ratio == pytest.approx(0.65, rel=0.02)
+    assert effects.loc[("bf16", "token_time_s")].verdict == "better"
+    assert effects.loc[("batch_4", "token_time_s")].verdict == "worse"
+    assert effects.loc[("batch_4", "step_time_s")].verdict == "better"
+    assert set(effects.loc["equal"].verdict) <= {"same", "undecided"}
+    never = effects.loc[("sgd", "tokens_to_loss")]
+    assert never.n_reached == 0
+    assert math.isnan(never.ratio)
+    crossed = tables["interactions"].set_index(["level_a", "level_b", "outcome"])
+    assert crossed.loc[("embeddings_x2", "bf16", "token_time_s")].interaction == pytest.approx(0.86, rel=0.03)
+    assert crossed.loc[("embeddings_x2", "bf16", "token_time_s")].verdict == "below"
+    assert crossed.loc[("layers_x2", "equal", "token_time_s")].verdict == "undecided"
+
+
+def test_runs_that_never_arrive_need_enough_seeds():
+    reached, never = [(1.0, True)], [(2.0, False)]
+    assert censored_p(never * 3, reached * 3) == pytest.approx(2 / 20)
+    assert censored_p(never * 5, reached * 5) == pytest.approx(2 / 252)
+    assert censored_p(never * 3, never * 3) == 1
+
+
+def test_more_seeds_decide_smaller_effects():
+    assert seeds_to_decide(0.03, 0.02, 0.01) < seeds_to_decide(0.015, 0.02, 0.01)
+    assert seeds_to_decide(0.0, 0.01, 0.02) is not None
+    assert seeds_to_decide(0.01, 0.5, 0.01) is None
+
+
+def test_intervals_cover_the_truth():
+    figures = simulate(40, 3, 1)
+    assert figures["coverage_effects_3"] > 0.88
+    assert figures["coverage_interactions_3"] > 0.85
+    assert figures["equal_called_better_3"] <= 0.1
+    assert figures["unreached_with_interval_3"] == 0
+
+
+def test_the_section_says_what_the_tables_hold(tables):
+    names = experiments_section.NAMES
+    shown = experiments_section.section({name: tables[name] for name in names}, "example")
+    assert "`bf16` 0.65" in " ".join(shown["effects"])
+    assert "0 of 3 runs did" in " ".join(shown["effects"])
+    assert experiments_section.section(experiments_section.tables([]), "example") is None
