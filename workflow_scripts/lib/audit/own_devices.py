@@ -39,7 +39,7 @@ def hardware(devices: pd.DataFrame) -> pd.DataFrame:
     """Names each device's hardware; a CPU with other threads is other hardware."""
     if devices.empty:
         return pd.DataFrame(columns=["label", "hardware"])
-    threads = devices["threads"].map(lambda n: f", {n:.0f} threads").where(devices["type"].eq("cpu"), "")
+    threads = devices["threads"].map(lambda n: f", {n:.0f} thread{'s' * (n != 1)}").where(devices["type"].eq("cpu"), "")
     return pd.DataFrame({"label": devices["device"], "hardware": devices["name"] + threads})
 
 
