@@ -51,7 +51,7 @@ def main(*, cells: Path, ceilings: Path, operator_costs: Path, figure: Path, dat
         plotting.label_axes(canvas, "FLOPs for each byte moved", "FLOP/s")
         plotting.legend(canvas, axes)
         timed = points[points.what == "cell"]
-        caption = "The roofline: the measured ceilings of copies (rising) and of products (level), and what cells and operators reach."
+        caption = "Measured ceilings of copies (rising) and of products (level), and what cells and operators reach."
         if len(timed):
             shares = [row.flop_per_s / limits[row.device, row.precision][0] for row in timed.itertuples()]
             caption += (
