@@ -54,9 +54,19 @@ def observe_forward(decoder: nn.Module, tokens: Tensor, context: contextlib.Abst
 
     Returns:
         `parameter_dtype`, `linear_output_dtype` and `norm_output_dtype` (the first of each in the model),
-        `residual_dtype` (after the first block), `logits_dtype`, `attention_backend`.
+        `residual_dtype` (after the first block), `logits_dtype`, `attention_backend`; `n_layer` (blocks that ran),
+        `n_embd`, `n_head`, `sequence_length`, `dropout` (in force), and `checkpointing`: whether the first block kept
+        nothing of its own for the backward pass.
     """
     dtypes: dict[str, torch.dtype] = {}
+    ran: list[int] = []  # the width of what each block put out
+    kept: list[int] = []  # tensors kept for the backward pass, at the beginning and the end of the first block
+    n_kept = 0
+
+    def keep(tensor: Tensor) -> Tensor:
+        nonlocal n_kept
+        n_kept += 1
+        return tensor
 
     def note(key: str):
         def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -71,17 +81,31 @@ def observe_forward(decoder: nn.Module, tokens: Tensor, context: contextlib.Abst
         decoder.blocks[0].register_forward_hook(note("residual_dtype")),
         linear.register_forward_hook(note("linear_output_dtype")),
         norm.register_forward_hook(note("norm_output_dtype")),
+        decoder.blocks[0].register_forward_pre_hook(lambda *_: kept.append(n_kept)),
+        decoder.blocks[0].register_forward_hook(lambda *_: kept.append(n_kept)),
+        *(block.register_forward_hook(lambda *called: ran.append(called[-1].shape[-1])) for block in decoder.blocks),
     ]
     kernels = _AttentionKernels()
     try:
-        with kept_random_state(tokens.device), kernels, context:
+        saving = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+        with kept_random_state(tokens.device), saving, kernels, context:
             dtypes["logits_dtype"] = decoder(tokens).dtype
     finally:
         for hook in hooks:
             hook.remove()
     found = {key: str(dtype).removeprefix("torch.") for key, dtype in dtypes.items()}
     parameter_dtype = str(next(decoder.parameters()).dtype).removeprefix("torch.")
-    return {**found, "parameter_dtype": parameter_dtype, "attention_backend": "+".join(sorted(kernels.seen)) or "math"}
+    return {
+        **found,
+        "parameter_dtype": parameter_dtype,
+        "attention_backend": "+".join(sorted(kernels.seen)) or "math",
+        "n_layer": len(ran),
+        "n_embd": ran[0],
+        "n_head": decoder.blocks[0].attention.n_head,
+        "sequence_length": tokens.shape[1],
+        "dropout": decoder.dropout.p if decoder.training else 0.0,
+        "checkpointing": kept[0] == kept[1],
+    }
 
 
 def require_attention(asked: Attention, observe: Callable[[], dict[str, Any]]) -> None:

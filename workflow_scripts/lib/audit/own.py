@@ -11,6 +11,7 @@ import pandas as pd
 
 from workflow_scripts.lib.audit.frames import Row, each
 from workflow_scripts.lib.audit.own_devices import hardware
+from workflow_scripts.lib.audit.treatments import SHAPED
 from workflow_scripts.lib.record_files import read_text
 
 # Parts of a run's spec that leave every product and sum as it was, so that an equal loss is right.
@@ -146,6 +147,7 @@ def _observed(record: dict[str, Any], row: Row) -> dict[str, Any]:
         "observed_device": row["device"] if right_device else seen.get("device"),
         "observed_attention": seen.get("attention_backend"),
         "observed_execution": _execution(seen),
+        **{f"observed_{name}": seen.get(name) for name in SHAPED},
         "micro_batch_size": spec["step"]["batch_size"] / spec["step"]["accumulation"],
     }
 

@@ -8,6 +8,8 @@ from workflow_scripts.lib.audit.findings import Seen, has_any, rule, words
 from workflow_scripts.lib.audit.frames import LOSSES, alike, each, first_of, has, measured, value
 
 ASKED = ("precision", "optimizer", "accumulation", "execution", "attention", "threads", "device")
+# What only Assay's own records read back: no table is blamed for leaving it out.
+SHAPED = ("n_layer", "n_embd", "n_head", "sequence_length", "dropout", "checkpointing")
 USUAL = ("auto", "eager")  # what happens where nothing is asked for
 CHANGED_BY_TREATMENT = (
     "treatment",
@@ -99,7 +101,7 @@ def read_back(table: pd.DataFrame) -> Iterator[Seen]:
     if silent:
         text = "cannot be checked: no " + ", ".join(words(column) for column in silent) + " read back"
         yield Seen("all rows", text, {"n_not_read_back": len(silent)}, "note")
-    for column in asked:
+    for column in [*asked, *(column for column in SHAPED if has(table, column))]:
         for row in each(measured(table, column, f"observed_{column}")):
             wanted, found = row[column], row[f"observed_{column}"]
             if not _same(column, wanted, found):
