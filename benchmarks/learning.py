@@ -10,14 +10,15 @@ of it. `--json FILE` writes {"figures", "targets", "met", "conditions"}.
 import argparse
 import itertools
 import json
-import statistics
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not the standard one
+
+import statistics  # noqa: E402
 
 from benchmarks.presets import CHARACTERS, PRESETS, Case  # noqa: E402
 from benchmarks.tokens import write_characters  # noqa: E402

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not the standard one
 
 from benchmarks.prediction_rivals import TARGETS, compare, figures_of, within_interval  # noqa: E402
 from benchmarks.prediction_shapes import draw  # noqa: E402

@@ -18,7 +18,6 @@ import json
 import os
 import platform
 import random
-import statistics
 import sys
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
@@ -26,7 +25,9 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not the standard one
+
+import statistics  # noqa: E402
 
 from benchmarks.prediction_shapes import draw  # noqa: E402
 from workflow_scripts.lib.counts import count_parameters  # noqa: E402

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not the standard one
 
 from benchmarks.paired import paired_ratio, spread_of  # noqa: E402
 from benchmarks.presets import CHARACTERS, PRESETS, Case, Preset  # noqa: E402

@@ -14,14 +14,15 @@ import argparse
 import json
 import os
 import platform
-import statistics
 import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))
+sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not the standard one
+
+import statistics  # noqa: E402
 
 from benchmarks.trust_faults import MEASURE, Fault, all_faults  # noqa: E402
 from workflow_scripts.lib.devices import detect_devices  # noqa: E402
