@@ -70,6 +70,7 @@ rule draw_step_series:
     """Draws step time over the steps of each training."""
     input:
         curves="results/{study}/tables/curves.csv",
+        spikes="results/{study}/tables/spikes.csv",
     output:
         figure="results/{study}/figures/step_series.svg",
         data="results/{study}/figures/step_series.csv",

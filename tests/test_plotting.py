@@ -17,7 +17,7 @@ INPUTS = {
     "memory": ("cells",), "first_steps": ("cells",), "selection": ("selection",),
     "candidates": ("candidates", "selection"),
     "loss_over_tokens": ("curves",), "loss_over_time": ("curves",), "gradient_norm": ("curves",),
-    "step_series": ("curves",), "operators": ("operators",),
+    "step_series": ("curves", "spikes"), "operators": ("operators",),
     "devices": ("runs",), "device_losses": ("curves",), "optimizers": ("optimizers",),
 }  # fmt: skip
 
@@ -25,8 +25,9 @@ INPUTS = {
 def draw(name: str, paths: dict[str, Path], folder: Path) -> tuple[str, pd.DataFrame]:
     """Runs one figure's script and returns its SVG and the table of what it drew."""
     script = importlib.import_module(f"workflow_scripts.draw_{name}")
-    if name == "optimizers":
-        paths = {**paths, "optimizers": example_comparisons.write(paths)["optimizer_sweep"]}
+    if name in ("optimizers", "step_series"):
+        compared = example_comparisons.write(paths)
+        paths = {**paths, "optimizers": compared["optimizer_sweep"], "spikes": compared["spikes"]}
     inputs = {key: [paths[key]] if key in ("selection", "candidates") else paths[key] for key in INPUTS[name]}
     figure, data = folder / f"{name}.svg", folder / f"{name}.csv"
     script.main(**inputs, figure=figure, data=data, spec={})

@@ -1,7 +1,7 @@
 """Draws step time over the steps of each training, relative to the run's median, with its spikes marked.
 
-Inputs: curves.csv. Outputs: the figure (SVG) and what it draws (CSV): device, name, treatment, seed, step, step_time_s,
-relative (step time over the run's median), spike.
+Inputs: curves.csv, spikes.csv. Outputs: the figure (SVG) and what it draws (CSV): device, name, treatment, seed, step,
+step_time_s, relative (step time over the run's median), cause (of a slow step; empty for the others).
 """
 
 from pathlib import Path
@@ -9,15 +9,15 @@ from pathlib import Path
 import pandas as pd
 
 from workflow_scripts.lib import csv_tables, facets, plotting
-from workflow_scripts.lib.comparisons import THRESHOLDS
-from workflow_scripts.lib.quantities import percent, plural, times
+from workflow_scripts.lib.quantities import plural, times
+from workflow_scripts.lib.spikes import UNEXPLAINED
 
 RUN = ["device", "name", "treatment", "seed"]
-COLUMNS = [*RUN, "step", "step_time_s", "relative", "spike"]
+COLUMNS = [*RUN, "step", "step_time_s", "relative", "cause"]
 
 
-def main(*, curves: Path, figure: Path, data: Path, spec: dict) -> None:
-    """Draws the figure from the curves of all runs, as far as their thinned tables hold the steps."""
+def main(*, curves: Path, spikes: Path, figure: Path, data: Path, spec: dict) -> None:
+    """Draws the figure from the thinned curves of all runs, and every slow step that the whole histories had."""
     table = csv_tables.with_columns(csv_tables.read(curves), [*RUN, "step", "step_time_s"])
     rows = table[table.step_time_s > 0].copy()
     if rows.empty:
@@ -25,7 +25,13 @@ def main(*, curves: Path, figure: Path, data: Path, spec: dict) -> None:
         csv_tables.write(pd.DataFrame(columns=COLUMNS), data)
         return
     rows["relative"] = rows.step_time_s / rows.groupby(RUN).step_time_s.transform("median")
-    rows["spike"] = rows.relative > THRESHOLDS["spike"]
+    found = csv_tables.with_columns(csv_tables.read(spikes), [*RUN, "step", "step_time_s", "cause"])
+    rows = rows.merge(found[[*RUN, "step", "cause"]].astype({"cause": object}), on=[*RUN, "step"], how="left")
+    medians = rows.groupby(RUN).step_time_s.median().rename("median").reset_index()
+    unseen = found.merge(medians, on=RUN).merge(rows[[*RUN, "step"]], on=[*RUN, "step"], how="left", indicator=True)
+    unseen = unseen[unseen["_merge"] == "left_only"]
+    unseen = unseen.assign(relative=unseen.step_time_s / unseen["median"])
+    rows = pd.concat([rows, unseen[COLUMNS]]) if len(unseen) else rows
     panels = facets.split(rows, ["device", "name", "treatment"])
     drawn = panels.drawn
     styles = plotting.series_styles(drawn.name.unique())
@@ -34,23 +40,28 @@ def main(*, curves: Path, figure: Path, data: Path, spec: dict) -> None:
         for axis, title, frame in zip(axes, panels.titles, panels.frames, strict=True):
             axis.set_title(title)
             style = styles[frame.name.iloc[0]]
-            spikes = frame[frame.spike]
+            slow = frame[frame.cause.notna()]
             for _, line in frame.sort_values("step").groupby("seed", sort=True):
-                axis.plot(line.step, line.relative.where(~line.spike), color=style["color"], linewidth=0.6, alpha=0.7)
-            axis.plot(
-                spikes.step, spikes.relative, linestyle="", marker="x", markersize=4, color=plotting.WARN, clip_on=False
-            )
+                usual = line.relative.where(line.cause.isna())
+                axis.plot(line.step, usual, color=style["color"], linewidth=0.6, alpha=0.7)
+            for marker, colour, marked in (
+                ("x", plotting.WARN, slow[slow.cause == UNEXPLAINED]),
+                ("o", plotting.INK, slow[slow.cause != UNEXPLAINED]),
+            ):
+                if len(marked):  # an empty line that is not clipped upsets the layout
+                    look = {"linestyle": "", "marker": marker, "markersize": 4, "color": colour}
+                    axis.plot(marked.step, marked.relative, **look, markerfacecolor="none", clip_on=False)
             axis.axhline(1, color=plotting.INK, linewidth=0.7)
             plotting.linear_axis(axis.xaxis)
             plotting.log_axis(axis.yaxis, drawn.relative)
             axis.set_xlim(left=0)
         plotting.label_axes(canvas, "step", "step time ÷ run's median")
-        n_spikes = int(drawn.spike.sum())
+        n_slow, n_unexplained = int(drawn.cause.notna().sum()), int((drawn.cause == UNEXPLAINED).sum())
         caption = (
             f"Step time over each training, as a multiple of the run's median, all seeds together. Of "
-            f"{plural(len(drawn), 'step')} drawn, {n_spikes:,} ({percent(n_spikes / len(drawn))}) took more than "
-            f"{times(THRESHOLDS['spike'])} the median and are crossed; the slowest took {times(drawn.relative.max())}. "
-            f"Causes that were not logged are unexplained.{panels.left_out}"
+            f"{plural(n_slow, 'slow event')} drawn, {n_slow - n_unexplained:,} have a logged cause (rings) and "
+            f"{n_unexplained:,} are unexplained (crosses); the slowest step took {times(drawn.relative.max())} the "
+            f"median.{panels.left_out}"
         )
         plotting.save(canvas, figure, caption=caption, alt=f"Relative step time over steps in {len(axes)} panels.")
     csv_tables.write(drawn[COLUMNS], data)
