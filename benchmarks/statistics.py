@@ -43,7 +43,6 @@ COVERAGE, FALSE = (0.93, 0.97), 0.05
 def main() -> int:
     """Simulates, prints, and returns 1 if a goal was missed."""
     options = _parse()
-    gc.freeze()  # statsmodels collects garbage at each correction
     began = time.process_time()
     figures: dict[str, float] = {}
     for n_seeds in SEEDS:
@@ -64,6 +63,7 @@ def simulate(simulations: int, n_seeds: int, seed: int) -> dict[str, float]:
     random = np.random.default_rng([seed, n_seeds])
     effects, crossed = [], []
     for number in range(simulations):
+        gc.freeze()  # statsmodels collects garbage at each correction, over all that is not frozen
         table = experiment(random, n_seeds)
         effects.append(treatment_effects(table).assign(simulation=number))
         crossed.append(interactions(table[table.treatment != "noisy"]))

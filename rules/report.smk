@@ -13,26 +13,20 @@ REPORT = f"results/{STUDY.name}/report.html"
 rule render_report:
     """Renders the report."""
     input:
-        cells="results/{study}/tables/cells.csv",
-        runs="results/{study}/tables/runs.csv",
-        devices="results/{study}/tables/devices.csv",
-        operators="results/{study}/tables/operators.csv",
-        processes="results/{study}/tables/processes.csv",
-        ceilings="results/{study}/tables/ceilings.csv",
-        memory="results/{study}/tables/memory.csv",
-        fits="results/{study}/tables/fits.csv",
-        timers="results/{study}/tables/timers.csv",
+        tables=[
+            *TABLES,
+            *RECOMMENDATION_TABLES,
+            *PROBE_TABLES,
+            *EXPERIMENT_TABLES,
+            *COMPARISON_TABLES,
+        ],
         selection=SELECTION,
-        recommendation=RECOMMENDATION_TABLES,
         cost_model="results/{study}/cost_model.json",
         corpus="results/{study}/corpus/corpus.json",
         findings="results/{study}/findings.json",
         study="results/{study}/study.yaml",
         samples=run_files("samples.txt"),
         recordings=RECORDINGS,
-        experiment_tables=EXPERIMENT_TABLES,
-        probe_tables=PROBE_TABLES,
-        comparison_tables=COMPARISON_TABLES,
         figures=expand("results/{{study}}/figures/{figure}.svg", figure=FIGURE_NAMES),
         templates=[
             "report/report.html.j2",

@@ -10,7 +10,10 @@ class NVMLError(Exception):
 
 
 class FakeNvml:
-    """Answers as pynvml does. `gpus` are dicts with `name`, `uuid`, `memory`; `slices` makes one a MIG parent, `lost` one gone."""
+    """Answers as pynvml does.
+
+    `gpus` are dicts with `name`, `uuid`, `memory`; `slices` makes one a MIG parent, `lost` one that is gone.
+    """
 
     NVML_CLOCK_SM = 1
     NVML_CLOCK_MEM = 2

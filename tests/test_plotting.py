@@ -111,9 +111,12 @@ def test_missing_intervals_leave_points_without_bars(tmp_path):
     assert "data-caption" in svg
 
 
-def test_spikes_are_marked_by_the_threshold(tmp_path):
-    _, drawn = draw("step_series", example_tables.write_study(tmp_path), tmp_path)
-    assert set(drawn[drawn.spike].step) == {1, 311}
+def test_slow_steps_are_marked(tmp_path):
+    paths = example_tables.write_study(tmp_path)
+    _, drawn = draw("step_series", paths, tmp_path)
+    found = csv_tables.read(example_comparisons.write(paths)["spikes"])
+    assert len(found)
+    assert set(drawn[drawn.cause.notna()].step) == set(found.step)
 
 
 def test_many_panels_are_bounded_and_the_rest_is_told(tmp_path):

@@ -226,7 +226,7 @@ def test_the_check_stands_beside_the_plan(tmp_path):
 
 def test_the_report_says_what_to_train_and_how_far_the_check_was_off(tmp_path):
     plan, tables = advised(tmp_path)
-    plans, batches = recommendation_section.tables([tables["recommendation"], tables["batches"]])
+    plans, batches = (csv_tables.read(tables[name]) for name in ("recommendation", "batches"))
     names = {"cpu": "Chip", "gpu": "Example GPU"}
     told = recommendation_section.section(plans, batches, names, "example")
     on_cpu, on_gpu = told["sentences"]
@@ -253,7 +253,7 @@ def test_the_page_has_the_part_only_where_something_was_asked(tmp_path):
 
 def test_a_check_without_a_measurement_says_why(tmp_path):
     _, tables = advised(tmp_path, status="oom")
-    plans, _ = recommendation_section.tables([tables["recommendation"], tables["batches"]])
+    plans, _ = (csv_tables.read(tables[name]) for name in ("recommendation", "batches"))
     (claim,) = recommendation_section.claims(plans, {})
     assert "no measurement: out of memory, too large" in claim.text
 

@@ -1,5 +1,6 @@
 """The report: whole, offline, escaped, readable as text, the same each time, and there even if all else failed."""
 
+import itertools
 import json
 import re
 from html.parser import HTMLParser
@@ -15,10 +16,8 @@ from workflow_scripts import render_report
 from workflow_scripts.lib import csv_tables, page
 
 REPORT = Path(__file__).parents[1] / "report"
-TABLES = (
-    "cells", "runs", "devices", "operators", "processes", "ceilings", "memory", "fits", "timers", "cost_model", "corpus",
-    "findings", "study",
-)  # fmt: skip
+TABLES = ("cells", "runs", "devices", "operators", "processes", "ceilings", "memory", "fits", "timers")
+FACTS = ("cost_model", "corpus", "findings", "study")
 
 
 class Text(HTMLParser):
@@ -48,12 +47,11 @@ class Text(HTMLParser):
 def render(folder, paths, figures=INPUTS, samples=None, recommendation=()):
     for name in figures:
         draw(name, paths, folder / "figures")
+    others = (recommendation, example_probes.write(folder).values(), example_comparisons.write(paths).values())
     render_report.main(
-        **{name: paths[name] for name in TABLES}, selection=[paths["selection"]],
-        samples=example_tables.write_samples(folder) if samples is None else samples,
-        recordings=[], recommendation=list(recommendation),
-        probe_tables=list(example_probes.write(folder).values()), experiment_tables=[],
-        comparison_tables=list(example_comparisons.write(paths).values()),
+        tables=[*(paths[name] for name in TABLES), *itertools.chain(*others)],
+        **{name: paths[name] for name in FACTS}, selection=[paths["selection"]],
+        samples=example_tables.write_samples(folder) if samples is None else samples, recordings=[],
         figures=[folder / "figures" / f"{name}.svg" for name in figures],
         templates=[REPORT / "report.html.j2"], style=REPORT / "style.css",
         report=folder / "report.html", spec={"study": "example"},

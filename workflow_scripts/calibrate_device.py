@@ -7,7 +7,8 @@ Output:
         `synchronisation` (see `self_check.check_clocks`); `ceilings` (a dict for each quantity, in FLOP/s, bytes/s or
         s, see `calibration.summarise`); `operators` (see `operator_costs.measure_operators`); `checks` (see
         `correctness.check_architecture`, with precision and execution); `barred` and `unavailable` (`precision`,
-        `execution`, `reason`: see `verdicts`); `state` before and after; `wall_s` of the measuring processes; `spec`, `code`, `environment`.
+        `execution`, `reason`: see `verdicts`); `state` before and after; `wall_s` of the measuring processes; `spec`,
+        `code`, `environment`.
 """
 
 import json

@@ -44,7 +44,7 @@ def main(*, curves: Path, outcomes: Path, figure: Path, data: Path, spec: dict) 
                 plotting.linear_axis(axis.xaxis)
                 plotting.log_axis(axis.yaxis, [*frame.low, *frame.high])
                 axis.set_xlim(left=0)
-            axes[2 * place + 1].legend(loc="upper right", fontsize=7)
+            axes[2 * place + 1].legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=7)
         plotting.label_axes(canvas, "", "validation loss (nats per token)")
         caption = (
             "Validation loss of each change alone, the baseline in the colour of text: lines are means over seeds, "

@@ -10,7 +10,6 @@ from matplotlib.patches import Rectangle
 
 from workflow_scripts.lib import csv_tables, facets, plotting
 from workflow_scripts.lib.experiments import OUTCOMES
-from workflow_scripts.lib.quantities import digits
 
 SHOWN = ("token_time_s", "peak_bytes", "loss_at_tokens")
 FULL = math.log(1.3)  # an interaction this strong has the full colour
@@ -30,7 +29,7 @@ def main(*, interactions: Path, figure: Path, data: Path, spec: dict) -> None:
     panels = facets.split(rows.assign(model=rows["name"].fillna("")), ["device", "model", "pair", "title"])
     tallest = max(frame.level_a.nunique() for frame in panels.frames)
     with plotting.style():
-        canvas, axes = plotting.panels(len(panels.frames), columns=3, height=1.5 + 0.24 * tallest, share=False)
+        canvas, axes = plotting.panels(len(panels.frames), columns=2, height=1.5 + 0.24 * tallest, share=False)
         for axis, title, frame in zip(axes, panels.titles, panels.frames, strict=True):
             axis.set_title(title)
             _draw(axis, frame)
@@ -54,7 +53,7 @@ def _draw(axis: object, frame: object) -> None:
         alpha = min(1.0, abs(strength) / FULL) * 0.75 if sure else 0.0
         axis.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=color, alpha=alpha, linewidth=0))
         axis.text(
-            x, y, digits(row.interaction), ha="center", va="center", fontsize=7.5,
+            x, y, f"{row.interaction:.2f}", ha="center", va="center", fontsize=7.5,
             color=plotting.INK if sure else plotting.MUTED, fontweight="bold" if sure else "normal",
         )  # fmt: skip
     axis.set_xlim(-0.5, len(b) - 0.5)

@@ -18,7 +18,6 @@ THRESHOLDS = {
     "noise_floor": 0.01,  # gaps below this are not ranked where no repeats say how large the noise is
     "listed_ratio": 0.10,  # ratios further than this from one are named beside a claim that two models are matched
     "seeds": 3,  # fewer seeds than this do not settle which of two losses is lower
-    "spike": 1.5,  # a step slower than this many medians of its run is called a spike
     "interval": 0.95,  # confidence of the intervals that the tables hold
     "compute_share": 0.5,  # a step that reaches this share of the measured ceiling is bound by arithmetic
     "flat": 0.3,  # a step time that grows with the batch to a lower power than this is bound by launches

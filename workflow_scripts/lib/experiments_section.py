@@ -1,11 +1,9 @@
 """The report's part on experiments: what each treatment does, which interact, how they rank, and what nothing beats."""
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from workflow_scripts.lib import csv_tables
 from workflow_scripts.lib.experiments import OUTCOMES, TO_LOSS, changed, levels_of
 from workflow_scripts.lib.page import Column, table
 from workflow_scripts.lib.quantities import digits, is_missing, listing, percent, plural, quantity, span, times
@@ -58,11 +56,6 @@ RANKS = [
 ]
 
 
-def tables(paths: list[Path]) -> dict[str, pd.DataFrame]:
-    """Reads the tables of an experiment by name; without rows where there is none."""
-    return {name: pd.DataFrame() for name in NAMES} | {path.stem: csv_tables.read(path) for path in paths}
-
-
 def section(given: dict[str, pd.DataFrame], study: str) -> dict[str, Any] | None:
     """Sentences and tables, or None where nothing was compared with a baseline.
 
@@ -70,6 +63,7 @@ def section(given: dict[str, pd.DataFrame], study: str) -> dict[str, Any] | None
         given: the tables by name.
         study: its name, for links to records.
     """
+    given = {name: given.get(name, pd.DataFrame()) for name in NAMES}
     effects = given["treatment_effects"]
     if effects.empty:
         return None

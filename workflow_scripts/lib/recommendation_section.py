@@ -1,11 +1,9 @@
 """The report's part on what to train where: the plans, what their checks measured, and where batches level off."""
 
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from workflow_scripts.lib import csv_tables
 from workflow_scripts.lib.claims import STATUS_WORDS, Claim
 from workflow_scripts.lib.page import Column, table
 from workflow_scripts.lib.quantities import count, is_missing, percent, plural, quantity, span, times, unit_for
@@ -51,12 +49,6 @@ BATCHES = [
     Column(name="still_rising", title="may still rise"),
     Column(name="record", title="from", kind="record"),
 ]
-
-
-def tables(paths: list[Path]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Reads recommendation.csv and batches.csv; without rows where nothing was asked for."""
-    plans, batches = (csv_tables.read(path) for path in paths[:2]) if paths else (pd.DataFrame(), pd.DataFrame())
-    return plans, batches
 
 
 def section(plans: pd.DataFrame, batches: pd.DataFrame, names: dict[str, str], study: str) -> dict[str, Any] | None:

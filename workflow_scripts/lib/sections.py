@@ -43,7 +43,12 @@ ORDER = [
     "seed",
 ]
 SHOWN_SAMPLE = 700  # characters of a sample that stand open on the page
-ANSWER = ("training", "devices", "loss", "recommendation")  # topics that answer the first question; the others are the grid's
+ANSWER = (
+    "training",
+    "devices",
+    "loss",
+    "recommendation",
+)  # topics that answer the first question; the others are the grid's
 SEVERITIES = ("error", "warning", "note")
 
 
