@@ -235,7 +235,7 @@ def record_of(
     times = dataclasses.asdict(samples) if samples else {"cold_s": [0.4], "samples_s": [STEP_S] * 10}
     result = {**times, "memory": {"peak_allocated_bytes": peak}, "observed": observed or {}}
     kept = {"record_version": RECORD_VERSION, "kind": "cell", "id": cell.id, "status": "ok", "reason": ""}
-    unknown = {"peak_process_bytes": None, "started_at": "", "start": "", "code": "", "commit": None}
+    unknown = {"peak_process_bytes": None, "started_at": "", "start": "", "code": "", "commit": None, "environment": {}}
     return {**kept, **unknown, "spec": to_json(cell), "result": result}
 
 
@@ -250,7 +250,7 @@ def audited(*records: dict[str, Any]) -> tuple[dict[str, Any], list[Any]]:
             rows.append(cell_row(path))
         tables = material(
             cells=pd.DataFrame(rows, columns=CELL_COLUMNS).infer_objects(),
-            **dict.fromkeys(("runs", "processes", "operators", "devices", "ceilings"), nothing),
+            **dict.fromkeys(("runs", "processes", "operators", "devices", "ceilings", "recorded"), nothing),
             selection={},
             folder=Path(folder),
         )

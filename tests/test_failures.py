@@ -18,7 +18,7 @@ models:
   - {name: hanging, architecture: gpt2, n_layer: 1, n_head: 2, n_embd: 16}
   - {name: not_a_number, architecture: gpt2, n_layer: 1, n_head: 2, n_embd: 16}
 grid:
-  measure: {min_samples: 5, target_interval: 0.5, max_seconds: 0.2, timeout_s: 60}
+  measure: {min_samples: 5, target_interval: 0.5, max_seconds: 0.2, timeout_s: 30}
   products:
     - {models: [sound], batch_size: [1, 2, 3], sequence_length: [8, 16], precision: [fp32], execution: [eager]}
     - models: [killed, out_of_memory, hanging, not_a_number]
@@ -33,7 +33,9 @@ grid:
       precision: [fp32]
       execution: [eager]
       memory: true
+calibration: {sustain_s: 0.05, operators_s: 0.5}
 selection: null
+recommendation: null
 training: {models: []}
 """
 

@@ -51,7 +51,7 @@ def test_memory_is_that_of_the_real_step(of, optimizer, step):
     step = dataclasses.replace(PLAIN, **step)
     estimate, phases = estimate_memory(of, step, optimizer, "cpu"), measured(of, step, optimizer)
     assert estimate.peak_bytes == pytest.approx(max(phases.values()), rel=0.01)
-    assert estimate.phases == pytest.approx(phases, rel=0.05)
+    assert estimate.phases == pytest.approx(phases, rel=0.05 if not step.checkpointing else 0.15)
 
 
 def test_the_parts_add_up():

@@ -1,9 +1,11 @@
 """What a treatment changes of a step is read back from what the step does."""
 
 import dataclasses
+import gc
 
 import numpy as np
 import pytest
+import torch
 
 from tests.tiny_run import ADAMW, CPU, SHAPE, STEP
 from workflow_scripts.lib.step import TrainStep
@@ -26,3 +28,17 @@ def test_shape_context_and_dropout_are_read_back(key, value):
 def test_checkpointing_is_seen_by_what_a_block_keeps():
     assert observed()["checkpointing"] is False
     assert observed(dataclasses.replace(STEP, checkpointing=True))["checkpointing"] is True
+
+
+def test_observing_keeps_nothing_alive():
+    built = TrainStep.build(SHAPE, STEP, ADAMW, CPU, tokens=TOKENS, n_steps=2, seed=0)
+    built.observe_forward()
+    gc.collect()
+    gc.disable()
+    try:
+        before = sum(isinstance(each, torch.Tensor) for each in gc.get_objects())
+        built.observe_forward()
+        gc.collect()
+        assert sum(isinstance(each, torch.Tensor) for each in gc.get_objects()) == before
+    finally:
+        gc.enable()

@@ -63,10 +63,9 @@ def observe_forward(decoder: nn.Module, tokens: Tensor, context: contextlib.Abst
     kept: list[int] = []  # tensors kept for the backward pass, at the beginning and the end of the first block
     n_kept = 0
 
-    def keep(tensor: Tensor) -> Tensor:
+    def keep(tensor: Tensor) -> None:  # a hook that returned an output of its own node would keep it for ever
         nonlocal n_kept
         n_kept += 1
-        return tensor
 
     def note(key: str):
         def hook(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -87,7 +86,7 @@ def observe_forward(decoder: nn.Module, tokens: Tensor, context: contextlib.Abst
     ]
     kernels = _AttentionKernels()
     try:
-        saving = torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor)
+        saving = torch.autograd.graph.saved_tensors_hooks(keep, lambda nothing: nothing)
         with kept_random_state(tokens.device), saving, kernels, context:
             dtypes["logits_dtype"] = decoder(tokens).dtype
     finally:
