@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from workflow_scripts.lib import csv_tables, facets, plotting
-from workflow_scripts.lib.quantities import quantity
+from workflow_scripts.lib.quantities import plural, quantity
 
 COLUMNS = ["device", "cell", "model", "execution", "step_time_s", "first_step_s", "extra_s", "n_cold", "record"]
 
@@ -56,8 +56,9 @@ def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
         plotting.legend(canvas, axes)
         caption = (
             f"The first step of a process against a warm one. In the middle it costs "
-            f"{quantity(float(rows.extra_s.median()), 's')} more, and it takes {rows.n_cold.median():g} steps until "
-            f"times are steady; none of these steps is in any step time.{panels.left_out}"
+            f"{quantity(float(rows.extra_s.median()), 's')} more, and it takes "
+            f"{plural(round(rows.n_cold.median()), 'step')} until times are steady; none of these steps is in any step "
+            f"time.{panels.left_out}"
         )
         alt = f"Points of first-step time over warm step time for {len(rows)} cells."
         plotting.save(canvas, figure, caption=caption, alt=alt)
