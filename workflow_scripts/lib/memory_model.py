@@ -20,8 +20,11 @@ from workflow_scripts.lib.specs import DeviceType, Mode, ModelShape, OptimizerSp
 
 N_RATES = 1000  # learning rates that a timed step keeps: `cell.N_BATCHES`
 SCALARS = 6  # loss, gradient norm, skipped steps, cursor, share of a micro-batch, learning rate
-# cuBLAS takes its workspace from torch's allocator (aten/src/ATen/cuda/CUDABlas.cpp): 32 MiB from Hopper on.
-CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER = 8_519_680, 33_554_432
+# cuBLAS and cuBLASLt take their workspaces from torch's allocator (aten/src/ATen/cuda/CublasHandlePool.cpp) and keep
+# them: cuBLAS 32 MiB from Hopper on, cuBLASLt 1 MiB.
+CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER, CUBLASLT_WORKSPACE = 8_519_680, 33_554_432, 1_048_576
+# The second-level cache by compute capability: A100, H100 and H200 (properties of the device, as torch tells them).
+CACHE_BYTES = {"8.0": 40 * 2**20, "9.0": 50 * 2**20}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,8 +33,8 @@ class MemoryEstimate:
 
     `activations_bytes` is what the blocks keep for the backward pass of one micro-batch, `logits_bytes` what logits
     and loss take at their largest. The kinds are not all there at once: `moments` holds the total at each moment that
-    can be the peak, `phases` the largest of `forward`, `backward` and `optimizer`, `at_peak` the kinds at the largest
-    moment of all, whose sum is `peak_bytes`.
+    can be the peak, `phases` the largest of `forward`, `backward` and `optimizer` in a steady step, `at_peak` the
+    kinds at the largest moment of all, whose sum is `peak_bytes`.
     """
 
     parameters_bytes: int
@@ -55,7 +58,7 @@ def estimate_memory(
     mode: Mode = "step",
     compute_capability: str | None = None,
 ) -> MemoryEstimate:
-    """Predicts the peak of a steady step.
+    """Predicts the peak of a steady step; of a compiled one on CUDA, that of the first one where it is larger.
 
     The peak is the maximum over moments. Where blocks run one after the other, what they keep goes away from the last
     to the first while their gradients appear, so the first or the last of them is the largest.
@@ -87,7 +90,7 @@ def estimate_memory(
         "parameters": held_bytes(parameter_sizes(shape), device_type),
         "optimizer": state,
         "data": resident_bytes + _data_bytes(shape, step, optimizer, device_type),
-        "workspace": product_workspace_bytes(device_type, compute_capability),
+        "workspace": product_workspace_bytes(shape, step, device_type, mode, compute_capability),
     }
     if step.accumulation > 1 and mode != "forward":  # gradients of earlier micro-batches are there from the start
         held["gradients"] = gradients
@@ -103,6 +106,15 @@ def estimate_memory(
     for name, total in totals.items():
         phase = "optimizer" if name == "optimizer" else name.rsplit("_", 1)[1]
         phases[phase] = max(phases.get(phase, 0), total)
+    cache = CACHE_BYTES.get(compute_capability or "", 0) if device_type == "cuda" else 0
+    if cache and step.execution != "eager":
+        # In the first step the compiler times variants of its kernels, and wipes the cache with a tensor of its size.
+        during = max(
+            (name for name in totals if name.endswith("_backward" if mode != "forward" else "_forward")),
+            key=totals.__getitem__,
+        )
+        kinds["tuning"] = {**kinds[during], "optimizer": 0, "workspace": kinds[during]["workspace"] + cache}
+        totals["tuning"] = sum(kinds["tuning"].values())
     largest = max(totals, key=totals.__getitem__)
     return MemoryEstimate(
         parameters_bytes=4 * count.total,
@@ -117,12 +129,22 @@ def estimate_memory(
     )
 
 
-def product_workspace_bytes(device_type: DeviceType, compute_capability: str | None) -> int:
-    """Gives the bytes that matrix products take as their workspace; of an unknown GPU the smaller."""
+def product_workspace_bytes(
+    shape: ModelShape, step: StepSpec, device_type: DeviceType, mode: Mode, compute_capability: str | None
+) -> int:
+    """Gives the bytes that matrix products keep as their workspaces; of an unknown GPU the smaller.
+
+    torch has one for each pair of cuBLAS handle and stream, and a handle for each thread. Backward passes run in a
+    thread of autograd's. A captured step has a stream of its own, beside the one on which all else runs that computes
+    products: the anchor of a measurement, the evaluations of a training. A linear layer with a bias is cuBLASLt's, on
+    the thread of the forward pass.
+    """
     if device_type != "cuda":
         return 0
     hopper = compute_capability is not None and int(compute_capability.split(".")[0]) >= 9
-    return CUBLAS_WORKSPACE_HOPPER if hopper else CUBLAS_WORKSPACE
+    n = 1 + (mode != "forward") + (step.execution == "graphed")
+    lt = CUBLASLT_WORKSPACE if shape.architecture == "gpt2" and shape.bias else 0
+    return n * (CUBLAS_WORKSPACE_HOPPER if hopper else CUBLAS_WORKSPACE) + lt
 
 
 def _data_bytes(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, device_type: DeviceType) -> int:

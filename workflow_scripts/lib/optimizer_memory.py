@@ -3,9 +3,8 @@
 import itertools
 
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
+from workflow_scripts.lib.cuda_allocator import allocated_bytes
 from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec
-
-CUDA_GRAIN = 512  # the least that CUDA's caching allocator gives, and the multiple that it rounds to
 
 
 def table_sizes(shape: ModelShape) -> list[int]:
@@ -26,14 +25,16 @@ def matrix_sizes(shape: ModelShape) -> list[int]:
 
 
 def parameter_sizes(shape: ModelShape) -> list[int]:
-    """Lists the elements of every parameter of `model.Decoder`."""
-    return table_sizes(shape) + vector_sizes(shape) + matrix_sizes(shape)
+    """Lists the elements of every parameter of `model.Decoder`, matrices and tables in the order of their making."""
+    first, last = table_sizes(shape)
+    return [first, *matrix_sizes(shape), *vector_sizes(shape), last]
 
 
 def held_bytes(sizes: list[int], device_type: DeviceType, element: int = 4) -> int:
-    """Gives the bytes of tensors of these sizes as the device's allocator counts them."""
-    grain = CUDA_GRAIN if device_type == "cuda" else 1
-    return sum(-(-element * size // grain) * grain for size in sizes)
+    """Gives the bytes of tensors of these sizes, made in this order, as the device's allocator counts them."""
+    if device_type == "cuda":
+        return allocated_bytes(tuple(element * size for size in sizes))
+    return element * sum(sizes)
 
 
 def optimizer_state_bytes(shape: ModelShape, optimizer: OptimizerSpec, device_type: DeviceType) -> int:
@@ -42,7 +43,8 @@ def optimizer_state_bytes(shape: ModelShape, optimizer: OptimizerSpec, device_ty
     # AdamW counts the steps of each parameter in a tensor of its own: float32, where the update is computed.
     match optimizer.name:
         case "adamw":
-            return 2 * held_bytes(sizes, device_type) + held_bytes([1] * len(sizes), device_type)
+            counts = held_bytes([1] * len(sizes), device_type)
+            return held_bytes([size for size in sizes for _ in ("mean", "square")], device_type) + counts
         case "sgd":
             return held_bytes(sizes, device_type) if optimizer.momentum else 0
         case "muon":  # AdamW, not fused and so with counts on the host, for all but the blocks' matrices
