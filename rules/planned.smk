@@ -60,6 +60,9 @@ def plan_spec(wildcards):
     return spec(
         "plan_study",
         planned=cells + runs,
-        types={device: values.type for device, values in STUDY.devices.items()},
+        devices=[
+            {"device": device, "type": values.type}
+            for device, values in STUDY.devices.items()
+        ],
         cost_model=f"results/{STUDY.name}/cost_model.json",
     )

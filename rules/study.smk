@@ -6,7 +6,11 @@ Only functions and constants stand here; what depends on the selection is in cho
 import sys
 from pathlib import Path
 
-from workflow_scripts.lib.config_checks import check_lengths, read_config
+from workflow_scripts.lib.config_checks import (
+    check_lengths,
+    check_prices,
+    read_config,
+)
 from workflow_scripts.lib.devices import (
     captures_graphs,
     detect_devices,
@@ -110,6 +114,12 @@ def load_recordings():
 
 
 RECORDED, ADOPTED = load_recordings()
+try:
+    check_prices(
+        STUDY.config["prices"], [*STUDY.devices, *(device.id for device in RECORDED)]
+    )
+except ValueError as fault:
+    sys.exit(str(fault))
 RECORDINGS = [device.path.as_posix() for device in RECORDED]
 
 # What measures here, for the audit of what was measured elsewhere: by kind of record, the digest of its code.

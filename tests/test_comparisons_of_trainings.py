@@ -145,3 +145,19 @@ def test_speed_ups_that_differ_are_not_consistent():
     rows.loc[rows["name"] == "deep", "ratio"] *= 0.8
     assert own_claims.speed_up_is_consistent(_evidence(comparison=rows))[0] == own_claims.DOES_NOT
     assert own_claims.deep_suffers_on_slow(_evidence(comparison=rows))[0] == own_claims.DOES_NOT
+
+
+@pytest.mark.parametrize(
+    ("n", "between_rounds", "verdict"),
+    [
+        ([40, 3], [0.001, 0.001], own_claims.DOES_NOT),
+        ([40, 40], [0.001, 0.1], own_claims.DOES_NOT),
+        ([40, 40], [0.001, 0.01], own_claims.HOLDS),
+        ([40, 40], [None, None], own_claims.CANNOT),
+    ],
+)
+def test_a_timer_is_repeatable_by_its_samples_and_its_rounds(n, between_rounds, verdict):
+    timers = pd.DataFrame({"timer": "blocked_autorange", "n": n, "between_rounds": between_rounds})
+    judged, why = own_claims.timers_are_repeatable(_evidence(timers=timers))
+    assert judged == verdict
+    assert why

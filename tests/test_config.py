@@ -8,7 +8,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workflow_scripts.lib.config_checks import check_lengths, read_config
+from workflow_scripts.lib.config_checks import check_lengths, check_prices, read_config
 from workflow_scripts.lib.config_text import check_config_text, normalise
 
 ROOT = Path(__file__).parents[1]
@@ -145,3 +145,12 @@ def test_a_context_longer_than_a_split_is_refused_with_both_lengths(config):
     with pytest.raises(ValueError, match=r"256.*validation split has 50 characters.*257"):
         check_lengths(config, {"train": 1000, "validation": 50})
     check_lengths(config, {"train": 257, "validation": 257})
+
+
+def test_a_price_is_that_of_a_device():
+    check_prices({"cpu": 0.1}, ["cpu", "h100"])
+    with pytest.raises(
+        ValueError, match=r"prices: h10 \(2.5\) is no device of this study: did you mean h100"
+    ) as refused:
+        check_prices({"h10": 2.5}, ["cpu", "h100"])
+    assert "\n" not in str(refused.value)

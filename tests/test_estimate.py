@@ -95,9 +95,6 @@ def test_people_read_the_same_numbers(capsys):
 class Fitted:
     """A study in which one device has a cost model and the other has none."""
 
-    def __init__(self, types):
-        self.types = types
-
     def forecast(self, device, shape, step, optimizer):
         if device == "gpu":
             return Forecast(step_time_s=None, peak_bytes=10**9)
@@ -107,7 +104,7 @@ class Fitted:
 
 def test_a_study_says_what_its_devices_would_take_or_that_it_does_not_know(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(estimate, "ROOT", tmp_path)
-    monkeypatch.setattr(known_devices, "read_forecaster", lambda cost_model, types: Fitted(types))
+    monkeypatch.setattr(known_devices, "read_forecaster", lambda cost_model, devices: Fitted())
     example_tables.write_study(tmp_path / "results" / "mine", n_devices=2)
     cpu, gpu = ask(capsys, "--model", "gpt2-124m", "--study", "mine")["devices"]
     assert cpu["throughput_tokens_per_s"] == pytest.approx(8 * 1024 / 0.02)

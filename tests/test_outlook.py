@@ -2,27 +2,20 @@
 
 import dataclasses
 
+from tests import tiny_run
 from tests.tiny_run import ADAMW, RUN, SHAPE, STEP
 from workflow_scripts.lib.cost_model import StepPrediction
 from workflow_scripts.lib.forecast import Forecaster
+from workflow_scripts.lib.memory_model import estimate_memory
 from workflow_scripts.lib.outlook import UNKNOWN, entries, lines
-from workflow_scripts.lib.specs import CellSpec, MeasureSpec, to_json
+from workflow_scripts.lib.specs import MeasureSpec, to_json
 
 STEP_S = 0.5
 NOTHING_KNOWN = Forecaster(costs={}, types={"cpu": "cpu"})
-CELL = CellSpec(
+CELL = dataclasses.replace(
+    tiny_run.CELL,
     id="tiny-b4",
-    name="tiny",
-    base="tiny-b4",
-    device=RUN.device,
-    model=SHAPE,
-    step=STEP,
-    optimizer=ADAMW,
-    mode="step",
     measure=MeasureSpec(min_samples=9, target_interval=0.1, max_seconds=3.0, timeout_s=60.0),
-    process=1,
-    fresh=False,
-    seed=0,
 )
 
 
@@ -62,3 +55,17 @@ def test_without_a_cost_model_memory_is_told_and_time_is_not():
     assert UNKNOWN in told[0]
     assert told[2].count(UNKNOWN) == 3  # a model that is not selected yet has no memory either
     assert told[-2:] == [f"cpu: 1 cells to time, time {UNKNOWN}", f"cpu: 2 trainings, time {UNKNOWN}"]
+
+
+def test_memory_is_forecast_for_the_gpu_that_the_device_is():
+    rows = [
+        {"device": "old", "type": "cuda", "compute_capability": "8.0"},
+        {"device": "new", "type": "cuda", "compute_capability": "9.0"},
+        {"device": "unread", "type": "cuda", "compute_capability": None},
+    ]
+    forecaster = Forecaster.of({}, rows)
+    peaks = {row["device"]: forecaster.forecast(row["device"], SHAPE, STEP, ADAMW).peak_bytes for row in rows}
+    for device, capability in (("old", "8.0"), ("new", "9.0"), ("unread", None)):
+        expected = estimate_memory(SHAPE, STEP, ADAMW, "cuda", compute_capability=capability)
+        assert peaks[device] == expected.peak_bytes
+    assert peaks["new"] > peaks["old"]

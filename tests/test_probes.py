@@ -185,24 +185,3 @@ def test_a_wrong_entry_is_refused_in_one_line(config, change, words):
         read_config(wrong, [], ROOT / "config.schema.yaml")
     assert all(word in str(refused.value) for word in words), refused.value
     assert "\n" not in str(refused.value)
-
-
-@pytest.mark.parametrize("name", ["attention_and_precision", "model_sizes"])
-def test_the_studies_read_alone_and_with_their_overlays(name):
-    merged = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
-    for file in (f"{name}.yaml", f"{name}_small.yaml"):
-        for key, value in yaml.safe_load((ROOT / "studies" / file).read_text(encoding="utf-8")).items():
-            both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-            merged[key] = _merge(merged[key], value) if both else value
-        read = read_config(copy.deepcopy(merged), [], ROOT / "config.schema.yaml")
-        study = Study(name=read["study"], config=read, devices={"cpu": tiny_run.CPU}, vocab_size=10_000)
-        assert 0 < len(study.cells("cpu")) <= 60
-
-
-def _merge(base, overlay):
-    """As the engine merges configs: keys of mappings one by one, all else whole."""
-    merged = dict(base)
-    for key, value in overlay.items():
-        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = _merge(merged[key], value) if both else value
-    return merged

@@ -187,7 +187,7 @@ def test_a_local_device_gets_a_cell_to_check_and_a_recorded_one_its_own_executio
             asked.append((device, step.execution))
             return super().forecast(device, shape, step, optimizer)
 
-    monkeypatch.setattr(recommend_training, "read_forecaster", lambda cost_model, types: Known())
+    monkeypatch.setattr(recommend_training, "read_forecaster", lambda cost_model, devices: Known())
     paths = example_tables.write_study(tmp_path, n_devices=2)
     inputs = {name: paths[name] for name in ("cells", "processes", "cost_model", "devices")}
     spec = spec_of({"cpu": to_json(tiny_run.CPU)})

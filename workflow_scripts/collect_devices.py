@@ -15,7 +15,9 @@ from typing import Any
 from workflow_scripts.lib.record_files import read_text, recorded
 from workflow_scripts.lib.tables import write_table
 
-COLUMNS = ("device origin type name threads logical_cores memory_bytes driver torch python platform host").split()
+COLUMNS = (
+    "device origin type name threads logical_cores memory_bytes compute_capability driver torch python platform host"
+).split()
 
 
 def main(*, devices: list[Path], recordings: list[Path], devices_table: Path, spec: dict[str, Any]) -> None:

@@ -59,8 +59,8 @@ def main(*, curves: Path, spikes: Path, figure: Path, data: Path, spec: dict) ->
         n_slow, n_unexplained = int(drawn.cause.notna().sum()), int((drawn.cause == UNEXPLAINED).sum())
         caption = (
             f"Step time over each training, as a multiple of the run's median, all seeds together. Of "
-            f"{plural(n_slow, 'slow event')} drawn, {n_slow - n_unexplained:,} have a logged cause (rings) and "
-            f"{n_unexplained:,} are unexplained (crosses); the slowest step took {times(drawn.relative.max())} the "
+            f"{plural(n_slow, 'slow event')} drawn, {n_slow - n_unexplained:,} with a logged cause (rings) and "
+            f"{n_unexplained:,} unexplained (crosses); the slowest step took {times(drawn.relative.max())} the "
             f"median.{panels.left_out}"
         )
         plotting.save(canvas, figure, caption=caption, alt=f"Relative step time over steps in {len(axes)} panels.")

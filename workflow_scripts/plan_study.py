@@ -15,9 +15,9 @@ from workflow_scripts.lib.outlook import entries, lines
 def main(*, spec: dict[str, Any]) -> None:
     cost_model = Path(spec["cost_model"])
     if cost_model.is_file():
-        forecaster = read_forecaster(cost_model, spec["types"])
+        forecaster = read_forecaster(cost_model, spec["devices"])
     else:
-        forecaster = Forecaster(costs={}, types=spec["types"])
+        forecaster = Forecaster.of({}, spec["devices"])
     for line in lines(entries(spec["planned"], forecaster)):
         logging.getLogger(TERMINAL).info(line)
     if not cost_model.is_file():

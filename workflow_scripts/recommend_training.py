@@ -29,7 +29,7 @@ def main(
     *, cells: Path, processes: Path, cost_model: Path, devices: Path, recommendation: Path, spec: dict[str, Any]
 ) -> None:
     timed, repeats, known = (csv_tables.read(path) for path in (cells, processes, devices))
-    forecaster = read_forecaster(cost_model, dict(zip(known.device, known.type, strict=True)))
+    forecaster = read_forecaster(cost_model, known.to_dict("records"))
     optimizer = from_json(OptimizerSpec, spec["optimizer"])
     plans = {}
     for device, kind, memory_bytes in zip(known.device, known.type, known.memory_bytes, strict=True):

@@ -31,7 +31,7 @@ def main(
 ) -> None:
     optimizer = from_json(OptimizerSpec, spec["optimizer"])
     known = csv_tables.read(devices)
-    forecaster = read_forecaster(cost_model, dict(zip(known.device, known.type, strict=True)))
+    forecaster = read_forecaster(cost_model, known.to_dict("records"))
     steps = {
         device: from_json(StepSpec, spec["steps"].get(device) or spec["recorded_steps"][kind])
         for device, kind in forecaster.types.items()

@@ -149,6 +149,17 @@ def _check_roles(roles: list[str]) -> None:
         )
 
 
+def check_prices(prices: dict[str, float], devices: Sequence[str]) -> None:
+    """Checks that every price is that of a device of the study, local or recorded.
+
+    Raises:
+        ValueError: names the price that belongs to none.
+    """
+    for device, price in prices.items():
+        if device not in devices:
+            raise ValueError(f"prices: {device} ({price:g}) is no device of this study: {suggest(device, devices)}")
+
+
 def _check_heads(place: str, n_embd: int, n_head: int, architecture: str) -> None:
     if n_embd % n_head:
         raise ValueError(f"{place}: n_embd is {n_embd}, no multiple of n_head {n_head}: choose one")

@@ -3,8 +3,8 @@
 import pandas as pd
 
 from workflow_scripts.lib.claims import Claim, judged
-from workflow_scripts.lib.page import Column, table
-from workflow_scripts.lib.probes_section import Part, Shown
+from workflow_scripts.lib.page import Column
+from workflow_scripts.lib.parts import Part, shown
 from workflow_scripts.lib.quantities import digits, is_missing, listing, percent, quantity, span, times
 
 BOUND_WORDS = {
@@ -58,10 +58,8 @@ def section(comparison: pd.DataFrame, devices: pd.DataFrame, study: str, found: 
         sentences=sentences,
         figures=[("devices", "Throughput by device"), ("device_losses", "Loss on every device")],
         tables=[
-            Shown(table=table(comparison, COMPARED, study), caption="Devices beside each other, model by model",
-                  source="tables/device_comparison.csv", more=0),
-            Shown(table=table(sides(comparison), SIDES, study), caption="What each device makes of itself",
-                  source="tables/device_comparison.csv", more=0),
+            *shown(comparison, COMPARED, study, "Devices beside each other, model by model", "device_comparison"),
+            *shown(sides(comparison), SIDES, study, "What each device makes of itself", "device_comparison"),
         ],
     )  # fmt: skip
     return {"parts": [part], "withheld": [claim for claim in claims if claim.withheld is not None]}

@@ -4,7 +4,9 @@ The one place that joins the two. Nothing here imports torch.
 """
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from workflow_scripts.lib.cost_model import TimeModel, read_models
 from workflow_scripts.lib.memory_model import estimate_memory
@@ -27,10 +29,23 @@ class Forecast:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Forecaster:
-    """The fitted costs of a study, by device and by precision and execution, and the type of each device."""
+    """The fitted costs of a study, by device and by precision and execution, and what is known of each device.
+
+    `capabilities` are compute capabilities of NVIDIA GPUs (`9.0`), which size what products take beside tensors.
+    """
 
     costs: dict[str, dict[str, TimeModel]]
     types: dict[str, DeviceType]
+    capabilities: dict[str, str | None] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(cls, costs: dict[str, dict[str, TimeModel]], devices: Sequence[Mapping[str, Any]]) -> "Forecaster":
+        """Takes rows of devices.csv: `device`, `type` and, where there is one, `compute_capability`."""
+        return cls(
+            costs=costs,
+            types={row["device"]: row["type"] for row in devices},
+            capabilities={row["device"]: row.get("compute_capability") or None for row in devices},
+        )
 
     def knows(self, device: str, step: StepSpec) -> bool:
         """Whether the time of such a step can be predicted on a device."""
@@ -38,7 +53,9 @@ class Forecaster:
 
     def forecast(self, device: str, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> Forecast:
         """Predicts one step on one device."""
-        peak_bytes = estimate_memory(shape, step, optimizer, self.types[device]).peak_bytes
+        peak_bytes = estimate_memory(
+            shape, step, optimizer, self.types[device], compute_capability=self.capabilities.get(device)
+        ).peak_bytes
         if not self.knows(device, step):
             return Forecast(step_time_s=None, peak_bytes=peak_bytes)
         expected = self.costs[device][_group(step)].predict(shape, step, optimizer)
@@ -55,6 +72,6 @@ def _group(step: StepSpec) -> str:
     return f"{step.precision}-{step.execution}"
 
 
-def read_forecaster(cost_model: Path, types: dict[str, DeviceType]) -> Forecaster:
-    """Reads the fitted costs of a study's devices, whose types are given."""
-    return Forecaster(costs=read_models(cost_model), types=types)
+def read_forecaster(cost_model: Path, devices: Sequence[Mapping[str, Any]]) -> Forecaster:
+    """Reads the fitted costs of a study's devices, which are rows of devices.csv."""
+    return Forecaster.of(read_models(cost_model), devices)

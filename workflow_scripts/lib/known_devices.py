@@ -29,7 +29,7 @@ def known_devices(results: Path, recordings: Path) -> tuple[list[dict[str, Any]]
         with table.open(newline="", encoding="utf-8") as file:
             devices: list[dict[str, Any]] = list(csv.DictReader(file))
         try:
-            return devices, read_forecaster(cost_model, {device["device"]: device["type"] for device in devices})
+            return devices, read_forecaster(cost_model, devices)
         except (KeyError, dacite.DaciteError) as fault:
             raise ValueError(f"{cost_model} was written by another version: run study {results.name} again") from fault
     archives = sorted(recordings.glob("*.zip"))
@@ -42,8 +42,9 @@ def known_devices(results: Path, recordings: Path) -> tuple[list[dict[str, Any]]
     for archive in archives:
         device = read_recording(archive, results.name).id
         (this,) = recorded([archive], "device.json")
-        devices.append({"device": device, "origin": "recorded", **json.loads(read_text(this))})
+        told = json.loads(read_text(this))
+        devices.append({"device": device, "origin": "recorded", **told["detected"], **told})
         rows = [cell_row(path) for path in recorded([archive], "cells/*.json")]
         for calibration in recorded([archive], "calibration.json"):
             costs[device] = fit_device(rows, json.loads(read_text(calibration)))
-    return devices, Forecaster(costs=costs, types={device["device"]: device["type"] for device in devices})
+    return devices, Forecaster.of(costs, devices)

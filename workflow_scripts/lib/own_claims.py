@@ -52,7 +52,11 @@ def timers_are_repeatable(evidence: Evidence) -> Judgement:
     few = others[others.n < MIN_SAMPLES]
     if len(few):
         return DOES_NOT, f"it took fewer than {MIN_SAMPLES:,} samples in {len(few):,} of {plural(len(others), 'cell')}"
-    return HOLDS, f"it took at least {int(others.n.min()):,} samples in each of {plural(len(others), 'cell')}"
+    apart = others.between_rounds.max()
+    if pd.isna(apart):
+        return CANNOT, "no cell was timed in more than one round"
+    told = f"its rounds on one cell lie up to {percent(apart)} apart, over {plural(len(others), 'cell')}"
+    return (HOLDS if apart <= REPEATABLE else DOES_NOT), told
 
 
 def timers_agree(evidence: Evidence) -> Judgement:
@@ -152,6 +156,7 @@ def wide_is_early_and_high(evidence: Evidence) -> Judgement:
     if base.empty or not set(PAIR) <= set(base["name"]):
         return CANNOT, "the two models were not both trained"
     told, verdicts = [], set()
+    fewest = int(base.groupby(["device", "name"]).seed.nunique().min())
     for device, group in base.groupby("device", sort=False):
         early = order(group, *PAIR, ("settled_low_tokens", "settled_high_tokens"))
         higher = {"earlier": "lower", "later": "higher"}.get(
@@ -163,7 +168,7 @@ def wide_is_early_and_high(evidence: Evidence) -> Judgement:
         right = early == "earlier" and higher == "higher"
         verdicts.add(DOES_NOT if wrong else HOLDS if right else CANNOT)
     why = listing(told)
-    if "undecided" in why and seeds < THRESHOLDS["seeds"]:
+    if "undecided" in why and fewest < THRESHOLDS["seeds"]:
         why += f"; {THRESHOLDS['seeds']:,} seeds would be needed"
     return next(verdict for verdict in (DOES_NOT, CANNOT, HOLDS) if verdict in verdicts), why
 

@@ -1,12 +1,11 @@
 """The report's part on probes, warm-up and execution: sentences, figures and tables of what the study asked for."""
 
-import dataclasses
-
 import pandas as pd
 
 from workflow_scripts.lib import probe_sentences
 from workflow_scripts.lib.attention_table import borders
-from workflow_scripts.lib.page import Column, Table, table
+from workflow_scripts.lib.page import Column
+from workflow_scripts.lib.parts import Part, shown
 
 NAMES = (
     "operator_probes",
@@ -18,32 +17,11 @@ NAMES = (
     "warm_up",
     "executions",
 )
-SHOWN_ROWS = 40  # of one table; the rest is in its CSV
 SHOWN_OPERATORS = 8  # of each pass
 DEVICE = Column(name="device", title="device", axis=True)
 PROBE = Column(name="probe", title="probe", axis=True)
 MODEL = Column(name="model", title="model", axis=True)
 RECORD = Column(name="record", title="from", kind="record")
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Shown:
-    """A table with its caption, its CSV, and how many rows only that has."""
-
-    table: Table
-    caption: str
-    source: str
-    more: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Part:
-    """One question: the sentences that answer it, the figures by name and title, the tables."""
-
-    title: str
-    sentences: list[str]
-    figures: list[tuple[str, str]]
-    tables: list[Shown]
 
 
 def section(tables: dict[str, pd.DataFrame], study: str) -> list[Part]:
@@ -56,13 +34,6 @@ def section(tables: dict[str, pd.DataFrame], study: str) -> list[Part]:
     makers = (_operators, _clocks, _attention, _accumulation, _autocast, _warm_up, _executions)
     given = {name: tables.get(name, pd.DataFrame()) for name in NAMES}
     return [part for make in makers if (part := make(given, study)) is not None]
-
-
-def _shown(rows: pd.DataFrame, columns: list[Column], study: str, caption: str, name: str) -> list[Shown]:
-    if rows.empty:
-        return []
-    printed = table(rows.head(SHOWN_ROWS), columns, study)
-    return [Shown(table=printed, caption=caption, source=f"tables/{name}.csv", more=max(0, len(rows) - SHOWN_ROWS))]
 
 
 def _operators(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
@@ -97,10 +68,10 @@ def _operators(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         sentences=probe_sentences.operators(rows, counts),
         figures=[("operator_modes", "Kinds of work")],
         tables=[
-            *_shown(kinds, [DEVICE, PROBE, mode, work, *columns], study, "Work in each pass", "operator_probes"),
-            *_shown(top, [DEVICE, PROBE, mode, *operator, *columns], study, "Largest operators of each pass",
+            *shown(kinds, [DEVICE, PROBE, mode, work, *columns], study, "Work in each pass", "operator_probes"),
+            *shown(top, [DEVICE, PROBE, mode, *operator, *columns], study, "Largest operators of each pass",
                     "operator_probes"),
-            *_shown(counts, counted, study, "Calls that follow from the number of layers", "operator_counts"),
+            *shown(counts, counted, study, "Calls that follow from the number of layers", "operator_counts"),
         ],
     )  # fmt: skip
 
@@ -126,7 +97,7 @@ def _clocks(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         title="Host, device and wall",
         sentences=probe_sentences.clocks(rows),
         figures=[("clocks", "Three clocks")],
-        tables=_shown(rows, columns, study, "One step under several clocks", "clocks"),
+        tables=shown(rows, columns, study, "One step under several clocks", "clocks"),
     )
 
 
@@ -170,8 +141,8 @@ def _attention(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         sentences=probe_sentences.attention(rows, ends),
         figures=[("attention", "Time of attention"), ("attention_memory", "Memory of attention")],
         tables=[
-            *_shown(ends, ended, study, "Where each backend ends", "attention"),
-            *_shown(ran, measured, study, "Attention alone, longest contexts first", "attention"),
+            *shown(ends, ended, study, "Where each backend ends", "attention"),
+            *shown(ran, measured, study, "Attention alone, longest contexts first", "attention"),
         ],
     )
 
@@ -197,7 +168,7 @@ def _accumulation(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         title="Adding up in low precision",
         sentences=probe_sentences.accumulation(rows),
         figures=[("accumulation", "Error of a sum")],
-        tables=_shown(last, columns, study, "Sums of a constant", "accumulation"),
+        tables=shown(last, columns, study, "Sums of a constant", "accumulation"),
     )
 
 
@@ -221,7 +192,7 @@ def _autocast(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         title="What a precision does",
         sentences=probe_sentences.autocast(rows),
         figures=[("precision_drift", "Distance from fp32")],
-        tables=_shown(rows, columns, study, "Data types as observed, and distance from fp32", "autocast"),
+        tables=shown(rows, columns, study, "Data types as observed, and distance from fp32", "autocast"),
     )
 
 
@@ -249,7 +220,7 @@ def _warm_up(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         title="What warm-up is worth",
         sentences=probe_sentences.warm_up(rows),
         figures=[("warm_up", "Mean after discarded steps")],
-        tables=_shown(order, columns, study, "Ten steps after 0, 1, 2 and 5 discarded ones", "warm_up"),
+        tables=shown(order, columns, study, "Ten steps after 0, 1, 2 and 5 discarded ones", "warm_up"),
     )
 
 
@@ -273,5 +244,5 @@ def _executions(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         title="When compiling pays",
         sentences=probe_sentences.executions(rows),
         figures=[],
-        tables=_shown(rows, columns, study, "Compiled and graphed beside eager", "executions"),
+        tables=shown(rows, columns, study, "Compiled and graphed beside eager", "executions"),
     )

@@ -128,7 +128,8 @@ def _memory_lines(memory: dict[str, Any]) -> list[str]:
 
     head = f"{'peak allocated memory':<24}" + "".join(f"{'on ' + kind:<14}" for kind in memory)
     rows = [row(f"  {kind}", [each["at_peak_bytes"].get(kind, 0) for each in memory.values()]) for kind in kinds]
-    return [head, *rows, row("  in all", [each["peak_bytes"] for each in memory.values()])]
+    total = row("  in all", [each["peak_bytes"] for each in memory.values()])
+    return [head, *rows, total, "  (on cuda: before Hopper, whose products keep more; --study knows which GPU it has)"]
 
 
 def _device_line(device: dict[str, Any]) -> str:

@@ -7,8 +7,8 @@ import pandas as pd
 
 from workflow_scripts.lib.comparisons import THRESHOLDS
 from workflow_scripts.lib.convergence import order
-from workflow_scripts.lib.page import Column, table
-from workflow_scripts.lib.probes_section import Part, Shown
+from workflow_scripts.lib.page import Column
+from workflow_scripts.lib.parts import Part, shown
 from workflow_scripts.lib.quantities import digits, is_missing, listing, percent, plural, quantity, span, times
 from workflow_scripts.lib.spikes import UNEXPLAINED
 
@@ -69,13 +69,6 @@ def section(tables: dict[str, pd.DataFrame], study: str) -> list[Part]:
     return [part for make in makers if (part := make(tables, study)) is not None]
 
 
-def _shown(rows: pd.DataFrame, columns: list[Column], study: str, caption: str, name: str, most: int = 40) -> Shown:
-    return Shown(
-        table=table(rows.head(most), columns, study), caption=caption, source=f"tables/{name}.csv",
-        more=max(0, len(rows) - most),
-    )  # fmt: skip
-
-
 def _convergence(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
     rows = tables["convergence"]
     if rows.empty:
@@ -90,7 +83,7 @@ def _convergence(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
     told = [sentence for _, group in base.groupby("device", sort=False) for sentence in convergence_sentences(group)]
     return Part(
         title="Convergence and steady state", sentences=[rule, *told], figures=[],
-        tables=[_shown(rows, CONVERGENCE, study, "Where each training converged", "convergence")],
+        tables=shown(rows, CONVERGENCE, study, "Where each training converged", "convergence"),
     )  # fmt: skip
 
 
@@ -137,8 +130,8 @@ def _spikes(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         *spike_sentences(rows),
     ]
     ordered = rows.sort_values("extra_s", ascending=False, kind="stable")
-    shown = _shown(ordered, SPIKES, study, "Spikes, the costliest first", "spikes", SHOWN_SPIKES)
-    return Part(title="Slow steps", sentences=told, figures=[], tables=[shown])
+    listed = shown(ordered, SPIKES, study, "Spikes, the costliest first", "spikes", SHOWN_SPIKES)
+    return Part(title="Slow steps", sentences=told, figures=[], tables=listed)
 
 
 def spike_sentences(rows: pd.DataFrame) -> Iterable[str]:
@@ -169,7 +162,7 @@ def _optimizers(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
     placed = rows.assign(at_edge=rows.at_edge.fillna("–"))
     return Part(
         title="Optimizers and their learning rates", sentences=told, figures=[("optimizers", "Optimizers")],
-        tables=[_shown(placed, SWEEP, study, "Every optimizer at every learning rate", "optimizer_sweep")],
+        tables=shown(placed, SWEEP, study, "Every optimizer at every learning rate", "optimizer_sweep"),
     )  # fmt: skip
 
 
@@ -208,5 +201,5 @@ def _claims(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
     text = f"Of {plural(len(rows), 'claim')} of the document, held against these runs: {listing(counted)}."
     return Part(
         title="What the document claims", sentences=[text], figures=[],
-        tables=[_shown(rows, CLAIMS, study, "Claims, against the document's figures and these runs", "checked_claims")],
+        tables=shown(rows, CLAIMS, study, "Claims, against the document's figures and these runs", "checked_claims"),
     )  # fmt: skip
