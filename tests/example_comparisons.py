@@ -51,14 +51,14 @@ def sweep(diverged: str = "", n_seeds: int = 2) -> tuple[pd.DataFrame, pd.DataFr
     best = {"adamw": 1.5, "sgd": 1.9}
     for optimizer, tried in rates.items():
         for place, rate in enumerate(tried):
-            level = f"{optimizer}_{place}"
+            level = "baseline" if (optimizer, place) == ("adamw", 1) else f"{optimizer}_{place}"
             for seed in range(1, n_seeds + 1):
                 run = f"wide-{level}-s{seed}"
                 off = 0.1 * (abs(place - 1) if optimizer == "adamw" else 2 - place)
                 runs.append({
                     "device": "cpu", "run": run, "name": "wide", "treatment": level, "seed": seed, "momentum": 0.9,
                     "levels": json.dumps({"optimizer": level}), "optimizer": optimizer, "learning_rate": rate,
-                    "status": "diverged" if level == diverged else "ok",
+                    "status": "diverged" if level == diverged else "ok", **dict.fromkeys(optimizer_sweep.WORK, 1),
                 })  # fmt: skip
                 pace = 0.05 if optimizer == "adamw" else 0.04
                 for step in (100, 200, 300):

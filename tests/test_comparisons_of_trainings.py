@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from tests import example_comparisons, example_tables
-from workflow_scripts.lib import convergence, device_comparison, devices_section, optimizer_sweep, own_claims, spikes
+from workflow_scripts.lib import convergence, devices_section, optimizer_sweep, own_claims, spikes
+from workflow_scripts.lib.loss_history import first_at
 
 
 def test_the_ratio_is_that_of_the_ceilings_times_that_of_the_shares():
@@ -43,9 +44,9 @@ def test_a_price_gives_a_cost_and_none_gives_none():
 
 def test_time_to_a_loss_lies_between_the_evaluations_around_it():
     history = pd.DataFrame({"val_loss": [3.0, 2.0, 1.0], "elapsed_s": [10.0, 20.0, 30.0]})
-    assert device_comparison.time_to_loss(history, 1.5) == pytest.approx(25)
-    assert device_comparison.time_to_loss(history, 3.5) == 10
-    assert math.isnan(device_comparison.time_to_loss(history, 0.5))
+    assert first_at(history, "elapsed_s", 1.5) == pytest.approx(25)
+    assert first_at(history, "elapsed_s", 3.5) == 10
+    assert math.isnan(first_at(history, "elapsed_s", 0.5))
 
 
 def test_an_error_of_the_audit_withholds_the_comparison():
@@ -161,3 +162,13 @@ def test_a_timer_is_repeatable_by_its_samples_and_its_rounds(n, between_rounds, 
     judged, why = own_claims.timers_are_repeatable(_evidence(timers=timers))
     assert judged == verdict
     assert why
+
+
+def test_a_sweep_compares_runs_of_the_baselines_work_only():
+    runs, curves = example_comparisons.sweep()
+    swept = pd.DataFrame(optimizer_sweep.sweep_optimizers(runs, curves))
+    other = runs[runs.optimizer == "sgd"].assign(batch_size=2, treatment="half", run=lambda r: r.run + "-half")
+    both = pd.concat([runs, other], ignore_index=True)
+    pd.testing.assert_frame_equal(pd.DataFrame(optimizer_sweep.sweep_optimizers(both, curves)), swept)
+    one_rate = runs[runs.treatment.isin(["baseline", "sgd_1"])]
+    assert optimizer_sweep.sweep_optimizers(one_rate, curves) == []

@@ -14,6 +14,7 @@ import pandas as pd
 
 from workflow_scripts.lib import comparisons
 from workflow_scripts.lib.comparisons import AXES, THRESHOLDS, Estimate
+from workflow_scripts.lib.loss_history import first_at
 from workflow_scripts.lib.quantities import is_missing, listing
 
 COLUMNS = (
@@ -111,7 +112,7 @@ def _fill(
     if target is None:
         return [*lacking, "no validation loss on both"]
     for end, side in zip("ab", sides, strict=True):
-        times = [time_to_loss(history, target) for history in _histories(curves, side)]
+        times = [first_at(history, "elapsed_s", target) for history in _histories(curves, side)]
         row |= {
             f"time_to_loss_{end}_s": float(np.median(times)),
             f"time_to_loss_low_{end}_s": min(times) if len(times) > 1 else None,
@@ -142,23 +143,6 @@ def common_target(histories: list[list[pd.DataFrame]]) -> float | None:
     if not all(histories):
         return None
     return max(float(history.val_loss.min()) for side in histories for history in side)
-
-
-def time_to_loss(history: pd.DataFrame, target: float, column: str = "elapsed_s") -> float:
-    """When a run's validation loss first was at `target` or below, on a straight line between two evaluations.
-
-    The time is that of training alone. NaN if it never was.
-    """
-    losses, times = history.val_loss.to_numpy(float), history[column].to_numpy(float)
-    reached = np.flatnonzero(losses <= target)
-    if not len(reached):
-        return math.nan
-    after = reached[0]
-    if after == 0:
-        return float(times[0])
-    before = after - 1
-    share = (losses[before] - target) / (losses[before] - losses[after])
-    return float(times[before] + share * (times[after] - times[before]))
 
 
 def bound_by_scaling(run: pd.Series, cells: pd.DataFrame, ceilings: pd.DataFrame) -> tuple[str | None, str]:

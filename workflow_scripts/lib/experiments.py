@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from workflow_scripts.lib.csv_tables import with_columns
+from workflow_scripts.lib.loss_history import first_at, loss_at
 
 BASELINE = "baseline"
 SLACK = 0.02  # of a threshold of loss above what the baseline reached
@@ -88,10 +89,10 @@ def outcomes(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
                     **{key: run[key] if finished else np.nan for key in AT_END},
                     "token_time_s": 1 / run["throughput_tokens_per_s"] if finished else np.nan,
                     "peak_bytes": run.get(memory),
-                    "loss_at_tokens": _at(history, "tokens", equal_tokens) if finished else np.nan,
-                    "loss_at_seconds": _at(history, "elapsed_s", equal_s) if finished else np.nan,
-                    "tokens_to_loss": _first(history, "tokens", threshold),
-                    "seconds_to_loss": _first(history, "elapsed_s", threshold),
+                    "loss_at_tokens": loss_at(history, "tokens", equal_tokens) if finished else np.nan,
+                    "loss_at_seconds": loss_at(history, "elapsed_s", equal_s) if finished else np.nan,
+                    "tokens_to_loss": first_at(history, "tokens", threshold),
+                    "seconds_to_loss": first_at(history, "elapsed_s", threshold),
                     "memory_kind": memory.removeprefix("peak_").removesuffix("_bytes"),
                     "equal_tokens": equal_tokens, "equal_s": equal_s, "threshold_loss": threshold,
                     "tokens_at_end": history.tokens.max(), "seconds_at_end": history.elapsed_s.max(),
@@ -124,21 +125,3 @@ def _threshold(runs: pd.DataFrame, histories: dict) -> float:
         if r.treatment == BASELINE and r.status == "ok" and (r.device, r.run) in histories
     ]
     return max(best, default=np.nan) * (1 + SLACK)
-
-
-def _at(history: pd.DataFrame, x: str, place: float) -> float:
-    if history.empty or np.isnan(place) or not history[x].iloc[0] <= place <= history[x].iloc[-1]:
-        return np.nan
-    return float(np.interp(place, history[x], history.val_loss))
-
-
-def _first(history: pd.DataFrame, x: str, threshold: float) -> float:
-    """Where a curve first reaches the threshold, or NaN: never."""
-    below = np.flatnonzero(history.val_loss.to_numpy() <= threshold)
-    if not len(below):
-        return np.nan
-    first = int(below[0])
-    if first == 0:
-        return float(history[x].iloc[0])
-    losses, places = (history[c].iloc[first - 1 : first + 1].to_numpy(dtype=float) for c in ("val_loss", x))
-    return float(places[0] + (losses[0] - threshold) / (losses[0] - losses[1]) * (places[1] - places[0]))

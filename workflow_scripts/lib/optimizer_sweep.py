@@ -1,21 +1,26 @@
 """Optimizers over learning rates: the best rate of each by validation loss at equal tokens, and at equal seconds."""
 
-import json
+import math
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from workflow_scripts.lib.loss_history import loss_at
 from workflow_scripts.lib.quantities import is_missing
 
 COLUMNS = (
     "device name optimizer treatment learning_rate n_rates n_seeds n_diverged tokens val_loss val_loss_low "
     "val_loss_high seconds val_loss_at_seconds val_loss_at_seconds_low val_loss_at_seconds_high best at_edge"
 ).split()
+WORK = (
+    "batch_size sequence_length precision execution accumulation attention checkpointing dropout n_layer n_head n_embd"
+).split()
 
 
 def sweep_optimizers(runs: pd.DataFrame, curves: pd.DataFrame) -> list[dict[str, Any]]:
-    """Gives a row for each optimizer and learning rate of each model and device, if at least two optimizers were tried.
+    """Gives a row for each optimizer and learning rate of each model and device, if at least two optimizers were
+    tried, and one of them at several rates.
 
     Losses are compared at the tokens that every run of the model on the device has an evaluation for, and at the
     seconds of training after which the first of them had these tokens. `at_edge` is `lowest` or `highest` where the
@@ -23,8 +28,8 @@ def sweep_optimizers(runs: pd.DataFrame, curves: pd.DataFrame) -> list[dict[str,
     """
     rows: list[dict[str, Any]] = []
     for (device, name), group in runs.groupby(["device", "name"], sort=False) if len(runs) else ():
-        group = group[[_only_optimizer_differs(levels) for levels in group.levels]]
-        if group.optimizer.nunique() < 2:
+        group = _same_work(group)
+        if group.optimizer.nunique() < 2 or group.groupby("optimizer").learning_rate.nunique().max() < 2:
             continue
         group = group.assign(kind=[_kind(row) for row in group.to_dict("records")])
         own = curves[(curves.device == device) & curves.run.isin(group.run) & curves.val_loss.notna()]
@@ -38,10 +43,12 @@ def sweep_optimizers(runs: pd.DataFrame, curves: pd.DataFrame) -> list[dict[str,
     return rows
 
 
-def _only_optimizer_differs(levels: str | None) -> bool:
-    """Whether a treatment changes at most one factor, that of the optimizer or of its rate."""
-    changed = {} if is_missing(levels) else {k: v for k, v in json.loads(levels).items() if v != "baseline"}
-    return all("optimizer" in factor or "rate" in factor for factor in changed)
+def _same_work(runs: pd.DataFrame) -> pd.DataFrame:
+    """The runs that differ from the baseline in nothing but optimizer, rate and seed."""
+    baseline = runs[runs.treatment == "baseline"]
+    if baseline.empty:
+        return baseline
+    return runs[(runs[WORK].astype(str) == baseline.iloc[0][WORK].astype(str)).all(axis=1)]
 
 
 def _kind(run: dict[str, Any]) -> str:
@@ -62,8 +69,8 @@ def _optimizer(
             "device": device, "name": name, "optimizer": kind, "treatment": treatment, "learning_rate": rate,
             "n_rates": tried.learning_rate.nunique(), "n_seeds": len(histories),
             "n_diverged": int((seeds.status == "diverged").sum()), "tokens": tokens, "seconds": seconds,
-            **_spread("val_loss", [_at(history, "tokens", tokens) for history in histories]),
-            **_spread("val_loss_at_seconds", [_at(history, "elapsed_s", seconds) for history in histories]),
+            **_spread("val_loss", [loss_at(history, "tokens", tokens) for history in histories]),
+            **_spread("val_loss_at_seconds", [loss_at(history, "elapsed_s", seconds) for history in histories]),
             "best": False, "at_edge": None,
         })  # fmt: skip
     judged = [row for row in rows if row["val_loss"] is not None]
@@ -78,15 +85,8 @@ def _optimizer(
     return rows
 
 
-def _at(history: pd.DataFrame, column: str, place: float) -> float | None:
-    """The validation loss at a place between evaluations; None before the first."""
-    places = history[column].to_numpy(float)
-    inside = places[0] <= place <= places[-1] * (1 + 1e-9)
-    return float(np.interp(place, places, history.val_loss.to_numpy(float))) if inside else None
-
-
-def _spread(name: str, losses: list[float | None]) -> dict[str, float | None]:
-    known = [loss for loss in losses if loss is not None]
+def _spread(name: str, losses: list[float]) -> dict[str, float | None]:
+    known = [loss for loss in losses if not math.isnan(loss)]
     middle = float(np.mean(known)) if known else None
     low, high = (min(known), max(known)) if len(known) > 1 else (None, None)
     return {name: middle, f"{name}_low": low, f"{name}_high": high}
