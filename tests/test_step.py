@@ -93,7 +93,10 @@ def test_every_optimizer_learns(name):
     step = TrainStep.build(SHAPE, STEP, spec, CPU, text, 30, seed=1)
     found = losses(step, 30)
     assert found[-1] < 0.85 * found[0]
-    assert step.observed()["optimizer_class"] == {"adafactor": "Adafactor", "muon": "MuonWithAdamW"}[name]
+    observed = step.observed()
+    assert observed["optimizer_class"] == {"adafactor": "Adafactor", "muon": "MuonWithAdamW"}[name]
+    assert observed["rate_index"] == 29
+    assert observed["learning_rates"] == pytest.approx([step.learning_rate(29)], rel=1e-6)
 
 
 def test_clipping_bounds_the_update_and_reports_the_norm_before():

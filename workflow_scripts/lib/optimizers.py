@@ -8,31 +8,14 @@ cannot be captured in a CUDA graph.
 import itertools
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from workflow_scripts.lib.schedule import learning_rates
 from workflow_scripts.lib.specs import OptimizerName, OptimizerSpec
 
 _OWN = ("lr", "fused", "foreach", "capturable")  # of a parameter group: how it computes, not what it has learned
 ADAM_EPS = 1e-8  # Adam (Kingma and Ba 2015, algorithm 1)
-
-
-def learning_rates(optimizer: OptimizerSpec, n_steps: int) -> np.ndarray:
-    """Gives the learning rate of each step, (n_steps,) float64; index 0 is the first step.
-
-    Linear warm-up to `learning_rate` over `warmup_steps`, never starting at 0; then `constant`, or half a cosine
-    (SGDR, Loshchilov and Hutter 2017, equation 5) that reaches `min_learning_rate` at `decay_steps` and stays there.
-    The numbers are nanoGPT's `get_lr`.
-    """
-    step = np.arange(n_steps, dtype=np.float64)
-    peak, floor, warmup = optimizer.learning_rate, optimizer.min_learning_rate, optimizer.warmup_steps
-    if optimizer.schedule == "cosine":
-        progress = np.clip((step - warmup) / max(optimizer.decay_steps - warmup, 1), 0.0, 1.0)
-        rates = floor + 0.5 * (1.0 + np.cos(np.pi * progress)) * (peak - floor)
-    else:
-        rates = np.full(n_steps, peak)
-    return np.where(step < warmup, peak * (step + 1) / (warmup + 1), rates)
 
 
 class ScheduledOptimizer:
@@ -71,6 +54,10 @@ class ScheduledOptimizer:
             return
         for group in self.inner.param_groups:
             group["lr"] = float(self.rates[step % len(self.rates)])
+
+    def held_rates(self) -> list[float]:
+        """Reads back the different rates that parameter groups hold, smallest first. Synchronises."""
+        return sorted({float(group["lr"]) for group in self.inner.param_groups})
 
     def state_tensors(self) -> list[Tensor]:
         """All tensors of the optimizer's state; zero in every optimizer here before its first step."""

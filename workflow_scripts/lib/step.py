@@ -221,6 +221,9 @@ class TrainStep:
             "optimizer_class": type(self.optimizer.inner).__name__,
             "optimizer_state_bytes": self.optimizer.state_bytes(),
             "fused": self.optimizer.fused,
+            # Index of the last step's rate; all that holds without a step is the first rate.
+            "rate_index": max(self.steps_done - 1, 0) % len(self.optimizer.rates),
+            "learning_rates": self.optimizer.held_rates(),
             "accumulation": self.micro_batches_run,
             **compilations(),
             "captured": sorted(name.lstrip("_") for name in self.captured.graphs) if self.captured else [],
