@@ -1,14 +1,18 @@
 """The audit of a study's own tables: silent on sound ones, and on each fault the finding that names the row."""
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from tests import example_probes, example_tables
+from tests.tiny_run import ADAMW
 from workflow_scripts import audit_study
+from workflow_scripts.lib.specs import to_json
 
 INPUTS = ("cells", "runs", "processes", "operators", "devices", "ceilings")
 
@@ -100,6 +104,20 @@ def test_threads_that_were_throttled_are_found(tmp_path: Path, monkeypatch: pyte
     record(tmp_path, cells.iloc[0], threads=1)
     findings = audit(tmp_path, monkeypatch)
     assert about(findings, "read_back") == [f"cpu/{cells.cell.iloc[0]}"]
+
+
+@pytest.mark.parametrize(("held", "faulty"), [([5.5e-4], False), ([5.5e-4, 1e-3], True)])
+def test_a_learning_rate_that_left_its_schedule_is_found(tmp_path, monkeypatch, held, faulty):
+    row = example_tables.cells().iloc[0]
+    record(tmp_path, row, rate_index=50, learning_rates=[np.float32(rate).item() for rate in held])
+    path = tmp_path / row.record
+    changed = json.loads(path.read_text())
+    cosine = {"schedule": "cosine", "learning_rate": 1e-3, "min_learning_rate": 1e-4, "warmup_steps": 0}
+    changed["spec"]["optimizer"] = to_json(dataclasses.replace(ADAMW, **cosine, decay_steps=100))
+    path.write_text(json.dumps(changed))
+    messages = [f["message"] for f in audit(tmp_path, monkeypatch) if f["subject"] == f"cpu/{row.cell}"]
+    wrong = "learning rate of the last step 0.00055 asked, 0.001 observed"
+    assert (wrong in messages) == faulty
 
 
 def test_a_fresh_process_is_not_held_against_forked_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

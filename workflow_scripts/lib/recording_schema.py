@@ -52,6 +52,7 @@ RESULT = _object(
     final_val_loss={"type": ["number", "null"]},
     memory={"type": ["object", "null"]},
     machine={"type": ["object", "null"]},
+    observed=_object({}, learning_rates=SERIES, rate_index={"type": "integer", "minimum": 0}),
     rounds={
         "type": ["array", "null"],
         "items": _object({"timer": TEXT, "samples_s": {"type": "array", "items": NUMBER}, "warned": {}}),

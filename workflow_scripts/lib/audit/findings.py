@@ -53,6 +53,7 @@ WORDS = {
     "sequence_length": "context length",
     "warmup_steps": "number of warm-up steps",
     "learning_rate": "learning rate",
+    "last_rate": "learning rate of the last step",
     "n_layer": "number of layers",
     "spread": "repeat in a fresh process",
     "host_time_s": "host time",

@@ -7,12 +7,15 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from workflow_scripts.lib.audit.frames import Row, each
 from workflow_scripts.lib.audit.own_devices import hardware
 from workflow_scripts.lib.audit.treatments import SHAPED
 from workflow_scripts.lib.record_files import read_text
+from workflow_scripts.lib.schedule import rates_at
+from workflow_scripts.lib.specs import OptimizerSpec, from_json
 
 # Parts of a run's spec that leave every product and sum as it was, so that an equal loss is right.
 SAME_ARITHMETIC = ("id", "treatment", "checkpointing", "execution", "attention")
@@ -131,6 +134,7 @@ def _observed(record: dict[str, Any], row: Row) -> dict[str, Any]:
     found |= {name: spec["optimizer"].get(name) for name in ("momentum", "schedule", "learning_rate")}
     found |= _others_on_gpu(record)
     found |= {"checkpointing": spec["step"].get("checkpointing"), "attention": spec["step"].get("attention")}
+    found |= _rate(spec, seen)
     if row.get("treatment", "baseline") != "baseline":
         found["changes_arithmetic"] = _changes_arithmetic(record)
     if not seen:
@@ -161,6 +165,15 @@ def _others_on_gpu(record: dict[str, Any]) -> dict[str, Any]:
         for column, name in (("gpu_others", "other_processes"), ("gpu_others_bytes", "other_memory_bytes"))
         if looks
     }
+
+
+def _rate(spec: dict[str, Any], seen: dict[str, Any]) -> dict[str, float]:
+    """The learning rate of the last step as the schedule has it, and the one most unlike it that the optimizer held."""
+    held, index = seen.get("learning_rates"), seen.get("rate_index")
+    if not held or index is None:
+        return {}
+    asked = float(rates_at(from_json(OptimizerSpec, spec["optimizer"]), np.array([index]))[0])
+    return {"last_rate": asked, "observed_last_rate": max(held, key=lambda rate: abs(rate - asked))}
 
 
 def _execution(seen: dict[str, Any]) -> str | None:

@@ -1,5 +1,6 @@
 """Rules on treatments: that what was asked for took place, alone, and was not disturbed."""
 
+import math
 from collections.abc import Iterator
 
 import pandas as pd
@@ -10,6 +11,7 @@ from workflow_scripts.lib.audit.frames import LOSSES, alike, each, first_of, has
 ASKED = ("precision", "optimizer", "accumulation", "execution", "attention", "threads", "device")
 # What only Assay's own records read back: no table is blamed for leaving it out.
 SHAPED = ("n_layer", "n_embd", "n_head", "sequence_length", "dropout", "checkpointing")
+SAME_NUMBER = 1e-6  # a device keeps a rate in float32
 USUAL = ("auto", "eager")  # what happens where nothing is asked for
 CHANGED_BY_TREATMENT = (
     "treatment",
@@ -101,20 +103,23 @@ def read_back(table: pd.DataFrame) -> Iterator[Seen]:
     if silent:
         text = "cannot be checked: no " + ", ".join(words(column) for column in silent) + " read back"
         yield Seen("all rows", text, {"n_not_read_back": len(silent)}, "note")
-    for column in [*asked, *(column for column in SHAPED if has(table, column))]:
+    for column in [*asked, *(column for column in (*SHAPED, "last_rate") if has(table, column))]:
         for row in each(measured(table, column, f"observed_{column}")):
             wanted, found = row[column], row[f"observed_{column}"]
             if not _same(column, wanted, found):
-                yield Seen(
-                    row.label, f"{column} {wanted} asked, {found} observed", {"asked": wanted, "observed": found}
-                )
+                text = f"{words(column)} {_plain(wanted)} asked, {_plain(found)} observed"
+                yield Seen(row.label, text, {"asked": wanted, "observed": found})
+
+
+def _plain(found: object) -> str:
+    return f"{found:g}" if isinstance(found, float) else str(found)
 
 
 def _same(column: str, wanted: object, found: object) -> bool:
     if column == "precision":
         return precision_name(str(wanted)) == precision_name(str(found))
     if isinstance(wanted, int | float) and isinstance(found, int | float):
-        return wanted == found
+        return math.isclose(wanted, found, rel_tol=SAME_NUMBER)
     return str(wanted).lower() in ("auto", str(found).lower()) or str(wanted) in str(found).split("+")
 
 
