@@ -53,6 +53,7 @@ include: "rules/experiments.smk"
 include: "rules/recording.smk"
 include: "rules/audit.smk"
 include: "rules/comparisons.smk"
+include: "rules/published.smk"
 include: "rules/figures.smk"
 include: "rules/probe_figures.smk"
 include: "rules/experiment_figures.smk"
@@ -82,6 +83,7 @@ rule all:
         PROBE_TABLES,
         EXPERIMENT_TABLES,
         COMPARISON_TABLES,
+        PUBLISHED_TABLES,
         FINDINGS,
         FIGURES,
         REPORT,

@@ -1,9 +1,8 @@
-"""What the trainings say, beyond their curves: devices beside each other, slow steps, convergence, optimizers, claims.
+"""What the trainings say, beyond their curves: devices beside each other, slow steps, convergence, optimizers.
 
-Input: the tables, the records of the runs, recordings, the cost model; the claims of the study's document.
-Output: results/{study}/tables/device_comparison.csv, spikes.csv, convergence.csv, optimizer_sweep.csv,
-checked_claims.csv.
-Steps: compare_devices; find_spikes; judge_trainings; check_claims.
+Input: the tables, the records of the runs, recordings, the cost model.
+Output: results/{study}/tables/device_comparison.csv, spikes.csv, convergence.csv, optimizer_sweep.csv.
+Steps: compare_devices; find_spikes; judge_trainings.
 """
 
 COMPARISON_TABLES = expand(
@@ -14,7 +13,6 @@ COMPARISON_TABLES = expand(
         "spikes",
         "convergence",
         "optimizer_sweep",
-        "checked_claims",
     ],
 )
 
@@ -74,25 +72,3 @@ rule judge_trainings:
         spec=spec("judge_trainings"),
     script:
         "../workflow_scripts/judge_trainings.py"
-
-
-rule check_claims:
-    """Holds what the study's document claims against what was measured here."""
-    input:
-        claims="resources/published/claims.yaml",
-        published=sorted(path.as_posix() for path in PUBLISHED.glob("*.[cy]*")),
-        runs="results/{study}/tables/runs.csv",
-        cells="results/{study}/tables/cells.csv",
-        processes="results/{study}/tables/processes.csv",
-        timers="results/{study}/tables/timers.csv",
-        comparison="results/{study}/tables/device_comparison.csv",
-        convergence="results/{study}/tables/convergence.csv",
-        spikes="results/{study}/tables/spikes.csv",
-    output:
-        checked="results/{study}/tables/checked_claims.csv",
-    log:
-        "logs/{study}/tables/checked_claims.log",
-    params:
-        spec=spec("check_claims", document=STUDY.name.removesuffix("_small")),
-    script:
-        "../workflow_scripts/check_claims.py"

@@ -19,6 +19,7 @@ rule render_report:
             *PROBE_TABLES,
             *EXPERIMENT_TABLES,
             *COMPARISON_TABLES,
+            *PUBLISHED_TABLES,
         ],
         selection=SELECTION,
         cost_model="results/{study}/cost_model.json",
@@ -39,6 +40,7 @@ rule render_report:
             "report/recommendation.html.j2",
             "report/experiments.html.j2",
             "report/probes.html.j2",
+            "report/published_beside.html.j2",
         ],
         style="report/style.css",
     output:

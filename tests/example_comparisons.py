@@ -8,12 +8,33 @@ import pandas as pd
 
 from tests import example_tables
 from workflow_scripts.lib import convergence, csv_tables, device_comparison, optimizer_sweep, own_claims, spikes
+from workflow_scripts.lib import published_beside as beside
+from workflow_scripts.lib.audit.claims import Table, Verdict
+from workflow_scripts.lib.evidence import Evidence
 
 CLAIMS = [
     {"quote": "a consistent ~20x speedup", "ours": "speed_up_is_consistent"},
     {"quote": "the wide model converges <more> quickly", "ours": "wide_is_early_and_high"},
     {"quote": "nothing here speaks of this"},
 ]
+VERDICTS = [Verdict("does not hold", "16× to 20×"), Verdict("cannot be said", "no loss"), Verdict("holds", "8 GB")]
+PAIRING = beside.Pairing(
+    published="sizes", ours="cells", title="Forward and backward by size", where={"precision": "fp32"},
+    join={"model": "model"}, words={"model": {"Wide": "wide"}}, axes=("batch_size",),
+    quantities=(
+        beside.Quantity(title="mean", published="step_time_mean_s", ours="step_time_s", unit="s"),
+        beside.Quantity(title="execution", published="execution", ours="execution", unit="text"),
+    ),
+    conditions=(
+        beside.Condition(title="device", published="device", ours="device"),
+        beside.Condition(title="processes", published="isolation", here="one a cell"),
+    ),
+    cannot={"warm-up": "the document took its steps from the first on."},
+)  # fmt: skip
+PRINTED = pd.DataFrame([
+    {"model": "Wide", "step_time_mean_s": 0.3, "execution": "eager", "device": "a laptop", "status": "ok"},
+    {"model": "huge", "step_time_mean_s": None, "execution": None, "device": "a laptop", "status": "oom"},
+])  # fmt: skip
 
 
 def compare(prices: dict[str, float] | None = None, **tables: pd.DataFrame) -> pd.DataFrame:
@@ -81,12 +102,11 @@ def write(paths: dict[str, Path]) -> dict[str, Path]:
     tables["spikes"] = pd.DataFrame(found if len(read["curves"]) else [], columns=spikes.COLUMNS)
     swept = optimizer_sweep.sweep_optimizers(*sweep()) if len(read["curves"]) else []
     tables["optimizer_sweep"] = pd.DataFrame(swept, columns=optimizer_sweep.COLUMNS)
-    evidence = own_claims.Evidence(
-        comparison=tables["device_comparison"], convergence=tables["convergence"], spikes=tables["spikes"],
-        **{name: read[name] for name in ("runs", "cells", "processes", "timers")},
-    )  # fmt: skip
-    checked = own_claims.check_claims(CLAIMS, ["does not hold", "cannot be said", "holds"], evidence)
+    checked = own_claims.check_claims(CLAIMS, VERDICTS, Evidence(read | tables))
     tables["checked_claims"] = pd.DataFrame(checked, columns=own_claims.COLUMNS)
+    rows, conditions = beside.set_beside(PAIRING, Table(PRINTED, pd.DataFrame()), read, {"cpu": "a CPU"})
+    tables["published"] = pd.DataFrame(rows, columns=beside.BESIDE_COLUMNS)
+    tables["published_conditions"] = pd.DataFrame(conditions, columns=beside.CONDITION_COLUMNS)
     written = {}
     for name, table in tables.items():
         written[name] = paths["runs"].parent / f"{name}.csv"

@@ -1,4 +1,4 @@
-"""What is said of trainings beyond their curves: devices, slow steps, convergence, optimizers, a document's claims."""
+"""What is said of trainings beyond their curves: devices, slow steps, convergence, optimizers."""
 
 import math
 
@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tests import example_comparisons, example_tables
-from workflow_scripts.lib import convergence, devices_section, optimizer_sweep, own_claims, spikes
+from workflow_scripts.lib import convergence, devices_section, optimizer_sweep, spikes
 from workflow_scripts.lib.loss_history import first_at
 
 
@@ -126,42 +126,6 @@ def test_the_best_rate_of_an_optimizer_warns_at_the_edge_of_the_grid():
     rows = pd.DataFrame(optimizer_sweep.sweep_optimizers(*example_comparisons.sweep(diverged="sgd_2")))
     assert rows[rows.best & (rows.optimizer != "adamw")].learning_rate.tolist() == [0.1]
     assert rows[rows.treatment == "sgd_2"][["n_diverged", "n_seeds"]].to_numpy().tolist() == [[2, 0]]
-
-
-def _evidence(**tables: pd.DataFrame) -> own_claims.Evidence:
-    empty = dict.fromkeys(
-        ("runs", "cells", "processes", "timers", "comparison", "convergence", "spikes"), pd.DataFrame()
-    )
-    return own_claims.Evidence(**(empty | tables))
-
-
-@pytest.mark.parametrize("check", own_claims.CHECKS)
-def test_without_measurements_no_claim_can_be_said_to_hold_or_not(check):
-    assert own_claims.CHECKS[check](_evidence())[0] == own_claims.CANNOT
-
-
-def test_speed_ups_that_differ_are_not_consistent():
-    rows = example_comparisons.compare()
-    assert own_claims.speed_up_is_consistent(_evidence(comparison=rows))[0] == own_claims.HOLDS
-    rows.loc[rows["name"] == "deep", "ratio"] *= 0.8
-    assert own_claims.speed_up_is_consistent(_evidence(comparison=rows))[0] == own_claims.DOES_NOT
-    assert own_claims.deep_suffers_on_slow(_evidence(comparison=rows))[0] == own_claims.DOES_NOT
-
-
-@pytest.mark.parametrize(
-    ("n", "between_rounds", "verdict"),
-    [
-        ([40, 3], [0.001, 0.001], own_claims.DOES_NOT),
-        ([40, 40], [0.001, 0.1], own_claims.DOES_NOT),
-        ([40, 40], [0.001, 0.01], own_claims.HOLDS),
-        ([40, 40], [None, None], own_claims.CANNOT),
-    ],
-)
-def test_a_timer_is_repeatable_by_its_samples_and_its_rounds(n, between_rounds, verdict):
-    timers = pd.DataFrame({"timer": "blocked_autorange", "n": n, "between_rounds": between_rounds})
-    judged, why = own_claims.timers_are_repeatable(_evidence(timers=timers))
-    assert judged == verdict
-    assert why
 
 
 def test_a_sweep_compares_runs_of_the_baselines_work_only():

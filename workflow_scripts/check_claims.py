@@ -1,11 +1,11 @@
 """Holds what the study's document claims against what was measured here, beside what its own figures say of it.
 
 Inputs:
-    claims, published: claims.yaml and all files of its folder, resources/published.
-    runs, cells, processes, timers, comparison, convergence, spikes: the study's tables.
+    published: all files of resources/published.
+    tables: the study's tables.
 Output:
-    checked: checked_claims.csv; a row a claim that names a check: `quote`, the verdicts `published` and `ours`, `why`.
-        No rows for a study without a document.
+    checked: checked_claims.csv; a row a claim: `quote`, the verdicts `published` and `ours`, and why, in
+        `published_why` and `why`. No rows for a study without a document.
 """
 
 from pathlib import Path
@@ -14,24 +14,18 @@ from typing import Any
 from workflow_scripts.lib import csv_tables
 from workflow_scripts.lib.audit.published import load_documents
 from workflow_scripts.lib.audit.registry import CLAIM_KINDS
-from workflow_scripts.lib.own_claims import COLUMNS, Evidence, check_claims
+from workflow_scripts.lib.evidence import Evidence
+from workflow_scripts.lib.own_claims import COLUMNS, check_claims
 from workflow_scripts.lib.tables import write_table
 
 
-def main(
-    *, claims: Path, published: list[Path], runs: Path, cells: Path, processes: Path, timers: Path, comparison: Path,
-    convergence: Path, spikes: Path, checked: Path, spec: dict[str, Any],
-) -> None:  # fmt: skip
+def main(*, published: list[Path], tables: list[Path], checked: Path, spec: dict[str, Any]) -> None:
     """Writes the table; `spec["document"]` names the document."""
-    tables = {
-        "runs": runs, "cells": cells, "processes": processes, "timers": timers, "comparison": comparison,
-        "convergence": convergence, "spikes": spikes,
-    }  # fmt: skip
     rows = []
-    for document in load_documents(claims.parent):
+    for document in load_documents(published[0].parent):
         if document.study == spec["document"]:
-            verdicts = [CLAIM_KINDS[claim["kind"]].check(claim, document.tables).holds for claim in document.claims]
-            evidence = Evidence(**{name: csv_tables.read(path) for name, path in tables.items()})
+            verdicts = [CLAIM_KINDS[claim["kind"]].check(claim, document.tables) for claim in document.claims]
+            evidence = Evidence({path.stem: csv_tables.read(path) for path in tables})
             rows = check_claims(document.claims, verdicts, evidence)
     write_table(checked, rows, COLUMNS)
 

@@ -35,5 +35,5 @@ TEXT = (
     "precision", "execution", "mode", "status", "reason", "memory_method", "stop", "record", "run", "treatment",
     "origin", "operator", "category", "phase", "code", "commit", "started_at", "ended_at", "quantity", "unit",
     "source", "predicted_bound", "kind", "direction", "role", "bound", "check_reason",
-    "compute_capability",
+    "compute_capability", "published_row", "our_row",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The report's part on what the trainings show: where they converged, their slow steps, the optimizers, the claims."""
+"""The report's part on what the trainings show: where they converged, their slow steps, the optimizers."""
 
 import itertools
 from collections.abc import Iterable
@@ -55,17 +55,11 @@ SWEEP = [
     Column(name="best", title="best of its optimizer"),
     Column(name="at_edge", title="place among the rates"),
 ]
-CLAIMS = [
-    Column(name="quote", title="what the document says"),
-    Column(name="published", title="against its own figures"),
-    Column(name="ours", title="against these runs"),
-    Column(name="why", title="because"),
-]
 
 
 def section(tables: dict[str, pd.DataFrame], study: str) -> list[Part]:
-    """The parts that there is something to say in: convergence, slow steps, optimizers, the document's claims."""
-    makers = (_convergence, _spikes, _optimizers, _claims)
+    """The parts that there is something to say in: convergence, slow steps, optimizers."""
+    makers = (_convergence, _spikes, _optimizers)
     return [part for make in makers if (part := make(tables, study)) is not None]
 
 
@@ -191,15 +185,3 @@ def _seeds(row: object) -> str:
     if is_missing(row.val_loss_low):
         return "one seed"
     return f"{span(row.val_loss_low, row.val_loss_high)} over {plural(int(row.n_seeds), 'seed')}"
-
-
-def _claims(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
-    rows = tables["checked_claims"]
-    if rows.empty:
-        return None
-    counted = [f"{n:,} {verdict}" for verdict, n in rows.ours.value_counts().items()]
-    text = f"Of {plural(len(rows), 'claim')} of the document, held against these runs: {listing(counted)}."
-    return Part(
-        title="What the document claims", sentences=[text], figures=[],
-        tables=shown(rows, CLAIMS, study, "Claims, against the document's figures and these runs", "checked_claims"),
-    )  # fmt: skip

@@ -1,0 +1,3 @@
+"""What the study `cpu_optimizations` says of each claim of its document."""
+
+CHECKS = ()

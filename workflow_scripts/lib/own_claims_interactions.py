@@ -1,0 +1,3 @@
+"""What the study `interactions` says of each claim of its document."""
+
+CHECKS = ()
