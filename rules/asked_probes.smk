@@ -5,7 +5,10 @@ Only functions and constants stand here; the rules are in probes.smk.
 
 from workflow_scripts.lib.probe_plan import probes_of
 
-PROBES = {device: probes_of(STUDY, device) for device in STUDY.devices}
+try:
+    PROBES = {device: probes_of(STUDY, device) for device in STUDY.devices}
+except ValueError as fault:
+    sys.exit(str(fault))
 PROBE_RECORDS = [
     f"results/{STUDY.name}/devices/{device}/probes/{probe}.json"
     for device, probes in PROBES.items()

@@ -23,6 +23,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
     "operators": {"batch_size": 4, "sequence_length": 128, "precision": "fp32", "execution": "eager",
                   "attention": "auto", "modes": ["forward", "forward_backward", "step"], "warmup_steps": 3,
                   "n_steps": 3, "timeout_s": 300.0},
+    "isolation": {"cells": [], "timeout_s": 600.0},
 }  # fmt: skip
 
 
@@ -49,6 +50,13 @@ def _complete(study: Study, device: str, entry: dict[str, Any]) -> Probe:
     if kind in ("clocks", "operators"):
         axes: dict[str, Any] = {key: asked.pop(key) for key in ("batch_size", "precision", "execution", "attention")}
         values["step"] = to_json(StepSpec(**axes))
+    if kind == "isolation":
+        grid = study.cells(device)
+        for cell in asked["cells"]:
+            if cell not in grid:
+                raise ValueError(f"probes: {entry['name']} has the cell {cell}, which the grid of {device} has not: "
+                                 f"{suggest(cell, list(grid))}")  # fmt: skip
+        asked["cells"] = [to_json(grid[cell]) for cell in asked["cells"]]
     return from_json(KINDS[kind], values | asked)
 
 
@@ -65,12 +73,14 @@ def check_probes(config: dict[str, Any]) -> None:
         if entry["name"] in seen:
             raise ValueError(f"{place}.name is {entry['name']}, which another probe has: choose another name")
         seen.add(entry["name"])
-        needs_model = kind not in ("attention", "accumulation")
+        needs_model = kind not in ("attention", "accumulation", "isolation")
         known = ["name", "kind", "devices", *DEFAULTS[kind], *(["model"] if needs_model else [])]
         for key in entry:
             if key not in known:
                 raise ValueError(f"{place}.{key} is {entry[key]!r}, and a probe of kind {kind} has no such key: "
                                  f"{suggest(key, known)}")  # fmt: skip
+        if kind == "isolation" and "cells" not in entry:
+            raise ValueError(f"{place}.cells is missing: name cells of the grid, in the order of their measurement")
         if needs_model and entry.get("model") not in names:
             given = entry.get("model", "missing")
             raise ValueError(f"{place}.model is {given}, no name of a model: {suggest(given, names)}")

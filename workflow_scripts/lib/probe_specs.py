@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any, Literal
 
 from workflow_scripts.lib.specs import (
+    CellSpec,
     DeviceSpec,
     Mode,
     ModelShape,
@@ -102,13 +103,25 @@ class OperatorsProbe:
     kind: Literal["operators"] = "operators"
 
 
-Probe = AttentionProbe | AccumulationProbe | AutocastProbe | ClocksProbe | OperatorsProbe
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class IsolationProbe:
+    """Cells of the grid measured once more: all in one process, in this order, and each in a process of its own."""
+
+    id: str
+    device: DeviceSpec
+    cells: tuple[CellSpec, ...]
+    timeout_s: float
+    kind: Literal["isolation"] = "isolation"
+
+
+Probe = AttentionProbe | AccumulationProbe | AutocastProbe | ClocksProbe | OperatorsProbe | IsolationProbe
 KINDS: dict[str, type] = {
     "attention": AttentionProbe,
     "accumulation": AccumulationProbe,
     "autocast": AutocastProbe,
     "clocks": ClocksProbe,
     "operators": OperatorsProbe,
+    "isolation": IsolationProbe,
 }
 
 
@@ -122,4 +135,6 @@ def parts(probe: dict[str, Any]) -> list[dict[str, Any]]:
     if probe["kind"] == "attention":
         pairs = [(backend, compiled) for backend in probe["backends"] for compiled in probe["compiled"]]
         return [{**probe, "backends": [backend], "compiled": [compiled]} for backend, compiled in pairs]
+    if probe["kind"] == "isolation":
+        return [probe, *({**probe, "cells": [cell]} for cell in probe["cells"])]
     return [probe]
