@@ -53,20 +53,17 @@ def test_a_process_for_all_and_one_for_each():
 
 
 def test_a_study_names_cells_that_its_grid_has():
-    config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
-    grid = Study(
-        name="s", config=read_config(config, [], ROOT / "config.schema.yaml"), devices={"cpu": CPU}, vocab_size=90
-    )
-    first, second, *_ = grid.cells("cpu")
-    entry = {"name": "isolation", "kind": "isolation", "cells": [second, first]}
-    config["probes"] = [entry]
-    study = dataclasses.replace(grid, config=read_config(config, [], ROOT / "config.schema.yaml"))
-    probe = probes_of(study, "cpu")["isolation"]
+    def study(**entry):
+        config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+        config["probes"] = [{"name": "isolation", "kind": "isolation", **entry}] if entry else []
+        read = read_config(config, [], ROOT / "config.schema.yaml")
+        return Study(name="s", config=read, devices={"cpu": CPU}, vocab_size=90)
+
+    first, second, *_ = study().cells("cpu")
+    probe = probes_of(study(cells=[second, first]), "cpu")["isolation"]
     assert [cell.id for cell in probe.cells] == [second, first]
     assert probe_specs.probe_from_json(to_json(probe)) == probe
-    entry["cells"] = [first, f"{second}x"]
     with pytest.raises(ValueError, match=f"{second}x, which the grid of cpu has not: did you mean"):
-        probes_of(study, "cpu")
-    del entry["cells"]
+        probes_of(study(cells=[first, f"{second}x"]), "cpu")
     with pytest.raises(ValueError, match=r"probes\[0\]\.cells is missing"):
-        read_config(config, [], ROOT / "config.schema.yaml")
+        study(timeout_s=5)
