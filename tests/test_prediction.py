@@ -56,8 +56,6 @@ CALIBRATION = {
          "host_s": None, "n": 3},
         {"kind": "gelu", "precision": "bf16", "direction": "backward", "dims": [4, 8], "seconds": 1e-6, "host_s": 2e-6,
          "n": 3},
-        {"kind": "decoder", "precision": "fp32", "direction": "forward", "dims": [1, 2, 3, 4, 5], "seconds": 1.0,
-         "host_s": None, "n": 3},
     ],
 }  # fmt: skip
 

@@ -5,10 +5,10 @@ Input:
 Output:
     calibration: calibration.json. `status` and `reason` of the device as a whole (`barred`: nothing may be measured);
         `synchronisation` (see `self_check.check_clocks`); `ceilings` (a dict for each quantity, in FLOP/s, bytes/s or
-        s, see `calibration.summarise`); `operators` (see `operator_costs.measure_operators`); `checks` (see
-        `correctness.check_architecture`, with precision and execution); `barred` and `unavailable` (`precision`,
-        `execution`, `reason`: see `verdicts`); `state` before and after; `wall_s` of the measuring processes; `spec`,
-        `code`, `environment`.
+        s, see `calibration.summarise`); `operators` and `small_steps` (see `operator_costs.measure_operators`);
+        `checks` (see `correctness.check_architecture`, with precision and execution); `barred` and `unavailable`
+        (`precision`, `execution`, `reason`: see `verdicts`); `state` before and after; `wall_s` of the measuring
+        processes; `spec`, `code`, `environment`.
 """
 
 import json
@@ -66,7 +66,7 @@ def main(*, device: Path, calibration: Path, spec: dict[str, Any]) -> None:
         "status": status,
         "reason": reason,
         **{"synchronisation": measured["synchronisation"], "ceilings": measured["ceilings"]},
-        "operators": (costs.result or {}).get("operators", []) if costs else [],
+        **{name: (costs.result or {}).get(name, []) if costs else [] for name in ("operators", "small_steps")},
         **{"checks": checks, **refused},
         **{"started_at": ceilings.started_at, "wall_s": sum(outcome.wall_s for outcome in outcomes)},
         "host": socket.gethostname(),

@@ -24,7 +24,7 @@ def main(*, calibrations: list[Path], recordings: list[Path], operator_costs: Pa
     every = [*calibrations, *recorded(recordings, "calibration.json")]
     found = [json.loads(read_text(path)) for path in every]
     rows = [cost_row(one["device"], cost) for one in found for cost in one.get("operators") or ()]
-    write_table(operator_costs, [row for row in rows if row["kind"] != "decoder"], COLUMNS)
+    write_table(operator_costs, rows, COLUMNS)
 
 
 if "snakemake" in globals():

@@ -1,4 +1,7 @@
-"""The operators of a training step as calls: each as `model` writes it, on random data, forward and backward apart."""
+"""The operators of a training step as calls: each as `model` writes it, on random data, forward and backward apart.
+
+Under autocast an operator's input has the type that it has in a step: what comes out of a product is of low precision.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,9 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from workflow_scripts.lib.model import build_decoder, gelu, rotate
+from workflow_scripts.lib.model import gelu, rotate
 from workflow_scripts.lib.optimizers import fused_works
-from workflow_scripts.lib.specs import ModelShape
 
 TENSORS = 16  # parameters of one size that an optimizer updates at once
 
@@ -21,8 +23,6 @@ def build(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[Call,
     """Gives one operator's forward and backward call; called under the precision's autocast."""
     if kind == "optimizer":
         return _optimizer(dims[0], device), None
-    if kind == "decoder":
-        return _decoder(dims, device), None
     function, inputs = _function(kind, dims, device)
 
     def forward() -> Tensor:
@@ -41,25 +41,28 @@ def build(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[Call,
 def _function(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[Callable[..., Tensor], list[Tensor]]:
     """The function of an operator as `model` writes it, and random inputs."""
 
-    def drawn(*shape: int) -> Tensor:
-        return torch.randn(*shape, device=device, requires_grad=True)
+    product = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else torch.float32
+
+    def drawn(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        return torch.randn(*shape, device=device, dtype=dtype, requires_grad=True)
 
     if kind == "linear":
         rows, inputs, outputs = dims
         return F.linear, [drawn(rows, inputs), drawn(outputs, inputs)]
     if kind == "attention":
         sequences, heads, length, size = dims
-        return _attend(heads), [drawn(sequences, length, 3 * heads * size)]
+        return _attend(heads), [drawn(sequences, length, 3 * heads * size, dtype=product)]
     if kind == "rotary":
         sequences, heads, length, size = dims
         table = torch.randn(2, length, size, device=device)
-        return lambda x: rotate(x.transpose(1, 2), table), [drawn(sequences, length, heads, size)]
+        of_product = drawn(sequences, length, heads, size, dtype=product)
+        return lambda x: rotate(x.transpose(1, 2), table), [of_product]
     if kind in ("layer_norm", "rms_norm"):
         rows, width = dims
         norm = F.layer_norm if kind == "layer_norm" else F.rms_norm
         return lambda x, weight: norm(x, (width,), weight), [drawn(rows, width), drawn(width)]
     if kind == "gelu":
-        return gelu, [drawn(*dims)]
+        return gelu, [drawn(*dims, dtype=product)]
     if kind == "swiglu":
         rows, width = dims
 
@@ -67,13 +70,13 @@ def _function(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[C
             gate, up = x.chunk(2, dim=-1)
             return F.silu(gate) * up
 
-        return swiglu, [drawn(rows, 2 * width)]
+        return swiglu, [drawn(rows, 2 * width, dtype=product)]
     if kind == "residual":
-        return torch.add, [drawn(*dims), drawn(*dims)]
+        return torch.add, [drawn(*dims), drawn(*dims, dtype=product)]
     if kind == "loss":
         rows, vocabulary = dims
         targets = torch.randint(vocabulary, (rows,), device=device)
-        return lambda logits: F.cross_entropy(logits.float(), targets), [drawn(rows, vocabulary)]
+        return lambda logits: F.cross_entropy(logits.float(), targets), [drawn(rows, vocabulary, dtype=product)]
     rows, vocabulary, width = dims
     tokens = torch.randint(vocabulary, (rows,), device=device)
     return lambda table: F.embedding(tokens, table), [drawn(vocabulary, width)]
@@ -83,8 +86,6 @@ def _attend(heads: int) -> Callable[[Tensor], Tensor]:
     def attend(qkv: Tensor) -> Tensor:
         B, T, C = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
         q, k, v = (t.view(B, T, heads, -1).transpose(1, 2) for t in qkv.split(C, dim=2))
-        if torch.is_autocast_enabled(qkv.device.type):  # in a step they come from a product, in its precision
-            q, k, v = (t.to(torch.get_autocast_dtype(qkv.device.type)) for t in (q, k, v))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return y.transpose(1, 2).reshape(B, T, C)
 
@@ -104,22 +105,3 @@ def _optimizer(size: int, device: torch.device) -> Call:
 
     update.calls = TENSORS
     return update
-
-
-def _decoder(dims: tuple[int, ...], device: torch.device) -> Call:
-    """Forward and backward of a small decoder, timed in one; in a step each would be queued as one, too."""
-    n_layer, n_embd, n_head, length, vocabulary = dims
-    shape = ModelShape(
-        architecture="gpt2", n_layer=n_layer, n_head=n_head, n_embd=n_embd, n_inner=4 * n_embd, vocab_size=vocabulary,
-        sequence_length=length, bias=False,
-    )  # fmt: skip
-    decoder = build_decoder(shape, device, 0)
-    tokens = torch.randint(vocabulary, (1, length), device=device)
-
-    def train() -> None:
-        for parameter in decoder.parameters():
-            parameter.grad = None
-        decoder.loss(tokens, tokens).backward()
-
-    train.queued = 1
-    return train

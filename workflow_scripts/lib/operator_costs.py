@@ -1,48 +1,56 @@
 """Measures what the operators of a training step cost one by one: what the measuring process of a calibration runs.
 
-Short measurements over sizes, in each precision, of the operators that `operator_work` lists. Each runs as a training
-step runs it: through autograd, under autocast, into memory newly asked for, on random data; forward and backward apart.
+Short measurements over sizes (`operator_sizes`), in each precision, of the operators that `operator_work` lists. Each
+runs as a training step runs it: through autograd, under autocast, into memory newly asked for, on random data; forward
+and backward apart. On CUDA the device is put to sleep while the host queues the calls, so that the device is timed
+without waiting for the host.
 
-On CUDA the device is put to sleep while the host queues the calls, so that one measurement tells both times apart: what
-the host takes to queue a call, and what the device takes for it when it need not wait for the host.
+What a step costs beyond its operators does not depend on their sizes: it is read off whole training steps of tiny
+models, of one block and of more.
 """
 
-import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from statistics import median
 from typing import Any
 
+import numpy as np
 import torch
 
+from workflow_scripts.lib.counts import default_inner
 from workflow_scripts.lib.device_timing import clock_of, synchronise
 from workflow_scripts.lib.operator_calls import Call, build
+from workflow_scripts.lib.operator_sizes import sizes
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.precision import autocast, set_precision
-from workflow_scripts.lib.specs import DeviceSpec, Precision, from_json
+from workflow_scripts.lib.specs import (
+    DeviceSpec,
+    MeasureSpec,
+    ModelShape,
+    OptimizerSpec,
+    Precision,
+    StepSpec,
+    from_json,
+    to_json,
+)
+from workflow_scripts.lib.step import TrainStep
+from workflow_scripts.lib.timing import sample_steps
 
 LEAST_CALLS = 3  # of which the fastest quarter's slowest counts: what disturbs a call can only lengthen it
 LONGEST = 8.0  # shares of a point's time that one call may take before larger sizes of its kind are left out
 CALL_S = 0.1  # for which an empty backward pass is repeated
-# A small decoder of one and of more blocks: what a block takes beyond its operators alone is the price of launching
-# them where caches hold something else. Layers, width, heads, context, vocabulary; one sequence.
-DECODERS = tuple((n_layer, 32, 4, 64, 64) for n_layer in (1, 3))
 QUEUED = 8  # calls that CUDA's queue holds easily, at up to some dozen kernels each
+QUEUED_S = 4e-3  # of calls that take long fewer are queued
+ALIKE = 0.01  # on CUDA, the fastest two samples differ by no more: then their like was measured often enough
 CYCLES_PER_S = 2e9  # of a GPU's clock, roughly: how long it sleeps is checked, not trusted
-WIDTHS = {"cpu": (32, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
-HEADS = {  # rows, inputs, outputs of products whose result is large: of a vocabulary
-    "cpu": ((64, 64, 16384), (512, 32, 16384), (512, 256, 16384), (2048, 32, 16384)),
-    "cuda": ((512, 1024, 50304), (4096, 512, 50304), (16384, 256, 50304)),
-    "mps": ((128, 256, 50304), (2048, 256, 50304)),
-}
-ROWS = {"cpu": (64, 512, 4096), "cuda": (512, 4096, 32768), "mps": (128, 1024, 8192)}
-OUTPUTS = {"cpu": (32, 128, 512, 2048), "cuda": (128, 512, 2048, 8192), "mps": (64, 256, 1024, 4096)}
-VOCABULARIES = {"cpu": (64, 1024, 16384), "cuda": (256, 4096, 50304), "mps": (256, 4096, 50304)}
-SEQUENCES = ((1, 4), (16, 4))
-LENGTHS = {"cpu": (32, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
-HEAD_SIZES = {"cpu": (8, 32, 64), "cuda": (32, 64, 128), "mps": (32, 64, 128)}
-LOSS_ROWS = {"cpu": (64, 512, 2048), "cuda": (512, 4096, 16384), "mps": (128, 1024, 4096)}
-LARGEST = {"cpu": 2**25, "cuda": 2**30, "mps": 2**27}  # elements of one operator's output
-PARAMETERS = {"cpu": (2**8, 2**14, 2**18, 2**21), "cuda": (2**10, 2**16, 2**20, 2**24), "mps": (2**10, 2**16, 2**21)}
+# Tiny models whose steps are timed: architecture, biases, layers; a step repeats for so many points' time.
+MODELS = tuple((*kind, n_layer) for kind in (("gpt2", False), ("gpt2", True), ("llama", False)) for n_layer in (1, 8))
+N_EMBD, N_HEAD, LENGTH, VOCABULARY = 32, 2, 32, 64
+STEP_POINTS = 8.0
+ADAMW = OptimizerSpec(
+    name="adamw", learning_rate=1e-4, min_learning_rate=1e-4, warmup_steps=0, decay_steps=1, schedule="constant",
+    weight_decay=0.1, beta1=0.9, beta2=0.95, momentum=0.9, grad_clip=1.0,
+)  # fmt: skip
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -57,7 +65,8 @@ def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], 
 
     Returns:
         `operators`: for each kind, precision, direction and size (`dims`, see `operator_work.Operator`) the `seconds`
-        of one call, on CUDA with `host_s`, what queueing it took; `n` calls; `unavailable`: precision and reason.
+        of one call, on CUDA with `host_s`, what queueing it took; `n` calls. `small_steps`: see `measure_steps`.
+        `unavailable`: precision and reason.
     """
     spec = from_json(DeviceSpec, arguments["device"])
     torch.set_num_threads(spec.threads)
@@ -67,12 +76,13 @@ def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], 
     precisions = sorted(set(arguments["precisions"]) | {"fp32"}, key=lambda name: (name != "fp32", name))
     points = list(sizes(device.type))
     call_s = backward_call_s(device, read)
-    each_s = arguments["budget_s"] / (2 * len(points) * len(precisions))
-    result: dict[str, Any] = {"operators": [], "unavailable": []}
+    each_s = arguments["budget_s"] / ((2 * len(points) + 2 * STEP_POINTS * len(MODELS)) * len(precisions))
+    result: dict[str, Any] = {"operators": [], "small_steps": [], "unavailable": []}
     for precision in precisions:
         end = read() + arguments["budget_s"] / len(precisions)
         try:
             set_precision(precision, device)
+            result["small_steps"] += measure_steps(precision, spec, STEP_POINTS * each_s)
         except Unavailable as error:
             result["unavailable"].append({"precision": precision, "reason": one_line(str(error))})
             continue
@@ -81,6 +91,30 @@ def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], 
         send({"partial": result})
     set_precision("fp32", device)
     return result
+
+
+def measure_steps(precision: Precision, spec: DeviceSpec, for_s: float) -> list[dict[str, Any]]:
+    """Times steps of tiny models, eagerly, as cells are timed.
+
+    Returns:
+        For each `model` (a `ModelShape` as JSON) and `mode` (`step`, and `forward_backward` without the update) the
+        median `seconds` and their number `n`.
+    """
+    measure = MeasureSpec(min_samples=5, target_interval=0.01, max_seconds=for_s, timeout_s=60.0)
+    asked = StepSpec(batch_size=1, precision=precision, execution="eager")
+    tokens, found = np.arange(4 * LENGTH, dtype=np.uint16) % VOCABULARY, []
+    for architecture, bias, n_layer in MODELS:
+        model = ModelShape(
+            architecture=architecture, n_layer=n_layer, n_head=N_HEAD, n_embd=N_EMBD, bias=bias,
+            n_inner=default_inner(architecture, N_EMBD), vocab_size=VOCABULARY, sequence_length=LENGTH,
+        )  # fmt: skip
+        step = TrainStep.build(model, asked, ADAMW, spec, tokens, 10, 0)
+        for mode, run in (("step", step.run), ("forward_backward", step.forward_backward)):
+            samples = sample_steps(run, step.synchronise, clock=clock_of(step.device), measure=measure)
+            times = samples.samples_s or samples.cold_s[-1:]
+            row = {"model": to_json(model), "mode": mode, "precision": precision}
+            found.append({**row, "seconds": median(times), "n": len(times)})
+    return found
 
 
 def _measure_precision(
@@ -126,81 +160,67 @@ def without_call(measured: dict[str, Any], call_s: float) -> dict[str, Any]:
     return {**measured, name: max(measured[name] - call_s, measured[name] / 10)}
 
 
-def sizes(kind: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Gives what is measured on a type of device, in ascending size within each kind of operator."""
-    rows, widths, largest = ROWS[kind], WIDTHS[kind], LARGEST[kind]
-    points: list[tuple[str, tuple[int, ...]]] = []
-    points += [("linear", (m, k, n)) for m in rows for k in widths for n in OUTPUTS[kind]]
-    points += [("linear", dims) for dims in HEADS[kind]]
-    points += [("attention", (*bh, t, d)) for bh in SEQUENCES for t in LENGTHS[kind] for d in HEAD_SIZES[kind]]
-    points += [("rotary", (*bh, t, HEAD_SIZES[kind][1])) for bh in SEQUENCES for t in LENGTHS[kind]]
-    flat = [(m, d) for m in rows for d in (widths[0], widths[-1])]
-    points += [(name, dims) for name in ("layer_norm", "rms_norm", "residual") for dims in flat]
-    points += [(name, (m, 4 * d)) for name in ("gelu", "swiglu") for m, d in flat]
-    points += [("loss", (m, v)) for m in LOSS_ROWS[kind] for v in VOCABULARIES[kind]]
-    points += [("embedding", (m, v, widths[1])) for m in LOSS_ROWS[kind] for v in VOCABULARIES[kind]]
-    points += [("optimizer", (size,)) for size in PARAMETERS[kind]]
-    points += [("decoder", dims) for dims in DECODERS]
-    order = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in points))}
-    kept = [(name, dims) for name, dims in points if _elements(name, dims) <= largest]
-    return iter(sorted(kept, key=lambda point: (_work(*point), order[point[0]])))
-
-
-def _elements(name: str, dims: tuple[int, ...]) -> int:
-    if name in ("linear", "embedding"):
-        return dims[0] * dims[2] + dims[1] * dims[2]
-    return math.prod(dims)
-
-
-def _work(name: str, dims: tuple[int, ...]) -> int:
-    """FLOPs, roughly: what orders the sizes, so that a device runs out of time at large ones."""
-    return (
-        math.prod(dims) * dims[2]
-        if name == "attention"
-        else math.prod(dims)
-        if name == "linear"
-        else 64 * _elements(name, dims)
-    )
-
-
 def time_call(call: Call, device: torch.device, for_s: float, read: Callable[[], float]) -> dict[str, Any]:
-    """Times one call after a first one: `seconds` on the device, `host_s` to queue it (CUDA), `n` calls timed."""
+    """Times one call after a first one: `seconds` on the device, `host_s` to queue it (CUDA), `n` samples."""
     call()
     synchronise(device)
-    timer = _time_queued if device.type == "cuda" else _time_awaited
-    units = getattr(call, "calls", 1)
+    take = _queue(call, device, read) if device.type == "cuda" else _await(call, device, read)
     times, started = [], read()
-    while len(times) < LEAST_CALLS or read() - started < for_s:
-        times.append(timer(call, device, read))
+    while len(times) < LEAST_CALLS or (read() - started < for_s and not _alike(times)):
+        times.append(take())
         if len(times) == 1 and times[0][0] > LONGEST * for_s:
             break
+    units = getattr(call, "calls", 1)
     seconds = sorted(one[0] for one in times)[len(times) // 4] / units
     host = [one[1] for one in times if one[1] is not None]
     host_s = sorted(host)[len(host) // 4] / units if host else None
     return {"seconds": seconds, "host_s": host_s, "n": len(times)}
 
 
-def _time_awaited(call: Call, device: torch.device, read: Callable[[], float]) -> tuple[float, None]:
-    start = read()
+def _alike(times: list[tuple[float, float | None]]) -> bool:
+    """Whether a device's own clock said the same twice; a host's is not trusted to tell."""
+    if times[0][1] is None:
+        return False
+    fastest, second = sorted(one[0] for one in times)[:2]
+    return second <= (1 + ALIKE) * fastest
+
+
+def _await(call: Call, device: torch.device, read: Callable[[], float]) -> Callable[[], tuple[float, None]]:
+    """Gives what times a call until the device has done it."""
+
+    def take() -> tuple[float, None]:
+        start = read()
+        call()
+        synchronise(device)
+        return read() - start, None
+
+    return take
+
+
+def _queue(call: Call, device: torch.device, read: Callable[[], float]) -> Callable[[], tuple[float, float]]:
+    """Gives what times some calls queued behind a device that sleeps: longer if it woke up before all were queued."""
+    clock, started = clock_of(device), read()
     call()
+    queued_s = read() - started
     synchronise(device)
-    return read() - start, None
+    n = max(1, min(QUEUED, round(QUEUED_S / (read() - started))))
+    sleep_s = 1.5 * n * queued_s + 2e-4
 
+    def take() -> tuple[float, float]:
+        nonlocal sleep_s
+        while True:
+            synchronise(device)
+            torch.cuda._sleep(int(sleep_s * CYCLES_PER_S))
+            start = clock.mark()
+            host_start = read()
+            for _ in range(n):
+                call()
+            host_s = read() - host_start
+            awake = start.query()  # the device has passed the mark: it may have waited for the host
+            end = clock.mark()
+            synchronise(device)
+            if not awake or sleep_s > 0.1:
+                return clock.seconds(start, end) / n, host_s / n
+            sleep_s *= 2
 
-def _time_queued(call: Call, device: torch.device, read: Callable[[], float]) -> tuple[float, float]:
-    """Queues calls behind a device that sleeps; sleeps longer if it woke up before all were queued."""
-    clock, sleep_s, n = clock_of(device), 1e-3, getattr(call, "queued", QUEUED)
-    while True:
-        synchronise(device)
-        torch.cuda._sleep(int(sleep_s * CYCLES_PER_S))
-        start = clock.mark()
-        host_start = read()
-        for _ in range(n):
-            call()
-        host_s = read() - host_start
-        awake = start.query()  # the device has passed the mark: it may have waited for the host
-        end = clock.mark()
-        synchronise(device)
-        if not awake or sleep_s > 0.1:
-            return clock.seconds(start, end) / n, host_s / n
-        sleep_s *= 4
+    return take

@@ -1,8 +1,9 @@
 """What a device takes for one operator of any size, between and beyond the sizes that its calibration measured.
 
-Time over work (FLOPs of products, elements of all others) is a smooth function of the logarithms of an operator's
-sizes. Between the measured points it is interpolated by a radial basis of |r| with a linear trend (a polyharmonic
-spline); outside of the measured range the nearest rate in it counts. Nothing here imports torch.
+A roofline, floor + max(FLOPs / ceiling, bytes / bandwidth), comes near; what a measured time is of it is a smooth
+function of the logarithms of an operator's sizes. Between the measured points that is interpolated by a radial basis of
+|r| with a linear trend (a polyharmonic spline); outside of the measured range the nearest in it counts. What a step
+takes beyond its operators is read off steps of tiny models. Nothing here imports torch.
 """
 
 import dataclasses
@@ -14,11 +15,10 @@ from typing import Any
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from workflow_scripts.lib.operator_work import LAUNCHES, Direction, Kind, elements, flops, step_operators
-from workflow_scripts.lib.specs import ModelShape, StepSpec
+from workflow_scripts.lib.operator_work import Direction, Kind, elements, flops, moved_bytes, step_operators
+from workflow_scripts.lib.specs import Architecture, ModelShape, StepSpec, from_json
 
 SMOOTHING = 0.02  # of the logarithm of a measured time: about how well a short measurement repeats
-UNMEASURED_RANGE = 0.5  # smallest time of an operator, as a share of the shortest that was measured
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -33,20 +33,39 @@ class OperatorTime:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Overhead:
+    """What steps of an architecture, with or without biases, take beyond their operators; on CUDA the host's time.
+
+    In s, once and again for each block: of a forward and backward pass, and of an update.
+    """
+
+    architecture: Architecture
+    bias: bool
+    pass_s: float
+    pass_block_s: float
+    update_s: float
+    update_block_s: float
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Rates:
     """What a calibration measured of one precision.
 
     `flop_per_s` is the ceiling of products, `bytes_per_s` that of copies; `operator_s` what the host takes for a small
-    operator, `launch_s` what each kernel of a step costs the host beyond that: on the CPU beyond the operator measured
-    alone, on CUDA in all. `kernel_s` is what the device takes between two kernels of a captured graph (None but there).
+    operator. `kernel_s` is what the device takes between two kernels of a captured graph (None but there).
     """
 
     flop_per_s: float
     bytes_per_s: float
     operator_s: float
-    launch_s: float
     kernel_s: float | None
     operators: tuple[OperatorTime, ...]
+    overheads: tuple[Overhead, ...]
+
+    def overhead(self, shape: ModelShape) -> Overhead:
+        """What a model's steps take beyond their operators."""
+        bias = shape.bias and shape.architecture == "gpt2"
+        return next(one for one in self.overheads if (one.architecture, one.bias) == (shape.architecture, bias))
 
     def knows(self, kind: Kind) -> bool:
         """Whether an operator was measured."""
@@ -66,20 +85,20 @@ class Rates:
         groups: dict[tuple[str, str], list[OperatorTime]] = {}
         for one in self.operators:
             groups.setdefault((one.kind, one.direction), []).append(one)
-        return {key: _Table(key[0], key[1], group) for key, group in groups.items()}
+        return {key: _Table(key[0], key[1], group, self) for key, group in groups.items()}
 
 
 class _Table:
     """Times of one kind of operator in one direction, as a function of its size."""
 
-    def __init__(self, kind: str, direction: str, points: Sequence[OperatorTime]) -> None:
-        self.kind, self.direction = kind, direction
+    def __init__(self, kind: str, direction: str, points: Sequence[OperatorTime], rates: Rates) -> None:
+        self.kind, self.direction, self.rates = kind, direction, rates
+        self.floor_s = min(point.seconds for point in points)
         sizes = np.array([self._size(point.dims) for point in points])
-        costs = np.array([math.log(point.seconds / self._work(point.dims)) for point in points])
+        costs = np.array([math.log(point.seconds / self._roofline_s(point.dims)) for point in points])
         self.low, self.high = sizes.min(axis=0), sizes.max(axis=0)
         self.varied = self.high > self.low
         self.points = sizes[:, self.varied]
-        self.least_s = UNMEASURED_RANGE * min(point.seconds for point in points)
         self.weights = self._fit(costs)
         self._known: dict[tuple[int, ...], float] = {}
 
@@ -87,7 +106,7 @@ class _Table:
         if dims not in self._known:
             at = np.clip(self._size(dims), self.low, self.high)[self.varied]
             basis = np.concatenate([np.linalg.norm(self.points - at, axis=1), [1.0], at])
-            self._known[dims] = max(math.exp(basis @ self.weights) * self._work(dims), self.least_s)
+            self._known[dims] = math.exp(basis @ self.weights) * self._roofline_s(dims)
         return self._known[dims]
 
     def _fit(self, costs: np.ndarray) -> np.ndarray:
@@ -101,15 +120,19 @@ class _Table:
         return np.linalg.lstsq(system, np.concatenate([costs, np.zeros(trend.shape[1])]), rcond=None)[0]
 
     def _size(self, dims: tuple[int, ...]) -> np.ndarray:
-        """What the rate depends on: products all their sizes, everything else its elements and its innermost size."""
-        if self.kind == "linear":
-            return np.log2(np.array(dims, dtype=float))
+        """What the rate depends on: all sizes, or the elements of what treats each one alike."""
+        if self.kind in ("gelu", "swiglu", "residual", "rotary"):
+            return np.log2([float(elements(self.kind, dims))])
         if self.kind == "attention":
             return np.log2([dims[0] * dims[1], dims[2], dims[3]])
-        return np.log2([float(elements(self.kind, dims))])
+        return np.log2(np.array(dims, dtype=float))
 
-    def _work(self, dims: tuple[int, ...]) -> float:
-        return flops(self.kind, dims, self.direction) or float(elements(self.kind, dims))
+    def _roofline_s(self, dims: tuple[int, ...]) -> float:
+        """About what an operator should take; that its numbers may be of 2 bytes is left to the correction."""
+        arithmetic_s = flops(self.kind, dims, self.direction) / self.rates.flop_per_s
+        return self.floor_s + max(
+            arithmetic_s, moved_bytes(self.kind, dims, self.direction, 4) / self.rates.bytes_per_s
+        )
 
 
 def read_rates(calibration: dict[str, Any]) -> dict[str, Rates]:
@@ -127,38 +150,45 @@ def read_rates(calibration: dict[str, Any]) -> dict[str, Rates]:
         return {}
     rates = {}
     for precision, operators in found.items():
-        if ("matrix_product", precision) in ceilings:
+        steps = [one for one in calibration.get("small_steps") or () if one["precision"] == precision]
+        if ("matrix_product", precision) in ceilings and steps:
             alone = Rates(
                 flop_per_s=ceilings["matrix_product", precision],
                 bytes_per_s=ceilings["copy", None],
                 operator_s=ceilings["operator", None],
-                launch_s=0.0,
                 kernel_s=ceilings.get(("kernel_in_graph", None)),
-                operators=tuple(one for one in operators if one.kind != "decoder"),
+                operators=tuple(operators),
+                overheads=(),
             )
-            decoders = [one for one in operators if one.kind == "decoder"]
-            rates[precision] = dataclasses.replace(alone, launch_s=_launch_s(alone, decoders))
+            rates[precision] = dataclasses.replace(alone, overheads=_overheads(alone, steps))
     return rates
 
 
-def _launch_s(alone: Rates, decoders: Sequence[OperatorTime]) -> float:
-    """What a kernel costs the host within a step, from decoders that differ by some blocks; see `Rates.launch_s`."""
-    if len(decoders) < 2:
-        return alone.operator_s
-    times, launches = [], []
-    for one in decoders:
-        n_layer, n_embd, n_head, length, vocabulary = one.dims
-        shape = ModelShape(
-            architecture="gpt2", n_layer=n_layer, n_head=n_head, n_embd=n_embd, n_inner=4 * n_embd,
-            vocab_size=vocabulary, sequence_length=length, bias=False,
-        )  # fmt: skip
-        calls = [
-            (operator, direction, n)
-            for operator in step_operators(shape, StepSpec(batch_size=1, precision="fp32", execution="eager"))
-            for direction, n in (("forward", operator.calls), ("backward", operator.backward_calls))
-            if n and operator.kind != "optimizer" and alone.knows(operator.kind)
-        ]
-        known_s = sum(n * alone.seconds(operator.kind, direction, operator.dims) for operator, direction, n in calls)
-        times.append(one.seconds - known_s if one.host_s is None else one.host_s)
-        launches.append(sum(n * LAUNCHES[operator.kind][direction == "backward"] for operator, direction, n in calls))
-    return max((times[-1] - times[0]) / (launches[-1] - launches[0]), 0.0)
+def _overheads(alone: Rates, small_steps: Sequence[dict[str, Any]]) -> tuple[Overhead, ...]:
+    """Takes its operators off what a small step took, unless host and device work side by side; see `Overhead`."""
+    aside = any(one.host_s is not None for one in alone.operators)
+    beyond: dict[tuple[Architecture, bool], dict[tuple[str, int], float]] = {}
+    for one in small_steps:
+        shape = from_json(ModelShape, one["model"])
+        step = StepSpec(batch_size=1, precision=one["precision"], execution="eager")
+        known_s = sum(
+            calls * alone.seconds(operator.kind, direction, operator.dims)
+            for operator in step_operators(shape, step)
+            for direction, calls in (("forward", operator.calls), ("backward", operator.backward_calls))
+            if calls and alone.knows(operator.kind) and (operator.kind != "optimizer" or one["mode"] == "step")
+        )
+        of_kind = beyond.setdefault((shape.architecture, shape.bias), {})
+        of_kind[one["mode"], shape.n_layer] = one["seconds"] - (0.0 if aside else known_s)
+    return tuple(_overhead(*kind, times) for kind, times in beyond.items())
+
+
+def _overhead(architecture: Architecture, bias: bool, beyond: dict[tuple[str, int], float]) -> Overhead:
+    few, many = min(beyond)[1], max(beyond)[1]
+    parts = {}
+    for name, of in (
+        ("pass", lambda n_layer: beyond["forward_backward", n_layer]),
+        ("update", lambda n_layer: beyond["step", n_layer] - beyond["forward_backward", n_layer]),
+    ):
+        block_s = min(max((of(many) - of(few)) / (many - few), 0.0), max(of(many), 0.0) / many)
+        parts |= {f"{name}_block_s": block_s, f"{name}_s": max(of(few) - few * block_s, 0.0)}
+    return Overhead(architecture=architecture, bias=bias, **parts)

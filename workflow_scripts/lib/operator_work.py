@@ -85,9 +85,12 @@ def step_operators(shape: ModelShape, step: StepSpec) -> list[Operator]:
         ("loss", (n, V)),
     ]
     operators += [Operator(kind=kind, dims=dims, calls=A, backward_calls=A) for kind, dims in ends]
-    # Gradients that are added to others: of a tied head, and of every micro-batch after the first.
+    # Gradients that are added to others: where a block's stream forks, of a tied head, and of every micro-batch after
+    # the first.
     sizes = parameter_sizes(shape)
-    added = {V * d: A} if not llama else {}
+    added = {n * d: 2 * A * L}
+    if not llama:
+        added[V * d] = added.get(V * d, 0) + A
     for size, count in sizes.items():
         added[size] = added.get(size, 0) + count * (A - 1)
     operators += [
@@ -150,12 +153,10 @@ def moved_bytes(
 
 
 def cost_row(device: str, cost: dict[str, Any]) -> dict[str, Any]:
-    """A measured operator as a row of operator_costs.csv, with its work; a whole decoder has none."""
+    """A measured operator as a row of operator_costs.csv, with its work."""
     kind, dims, direction = cost["kind"], tuple(cost["dims"]), cost["direction"]
-    row = {**cost, "device": device, "dims": "×".join(map(str, dims))}
-    if kind == "decoder":
-        return row
     work = flops(kind, dims, direction)
     moved = moved_bytes(kind, dims, direction, 2 if cost["precision"] in ("bf16", "fp16") else 4)
     rates = {"flop_per_s": work / cost["seconds"] or None, "bytes_per_s": moved / cost["seconds"] or None}
+    row = {**cost, "device": device, "dims": "×".join(map(str, dims))}
     return {**row, "flops": work, "moved_bytes": moved, **rates}

@@ -1,9 +1,10 @@
 """The time of a step before anything of its kind was measured: its operators one by one, at calibrated rates.
 
 Each operator costs what its calibration measured, max(FLOPs / rate, bytes / bandwidth) plus overhead being its physics;
-the parts say which of the three it was. On CUDA host and device work side by side: eagerly the slower of the two sets
-the pace, captured as a graph the device alone. A compiler fuses what lies between products: such operators cost the
-bytes that are left to move, at the rate of an addition of their size.
+the parts say which of the three it was. Beyond them a step costs what tiny models showed. On CUDA that is the host's
+work, which goes on beside the device's: the slower of the two sets the pace, or, captured as a graph, the device alone.
+A compiler fuses what lies between products: such operators cost the bytes that are left to move, at the rate of an
+addition of their size.
 """
 
 import dataclasses
@@ -26,7 +27,10 @@ from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec, St
 
 Bound = Literal["launch", "bandwidth", "compute"]
 BOUNDS: tuple[Bound, ...] = ("launch", "bandwidth", "compute")
-STEP_LAUNCHES = 40  # gathering the batch, the learning rate, loss, cursor, the scale of the clipped gradients
+STEP_KERNELS = 40  # of a captured step: the batch, the learning rate, loss, cursor, the scale of clipped gradients
+# Assume: of what the host does for a pass, this share is left when compiled code does it, and a checkpointed block does
+# again what is its forward pass.
+COMPILED_SHARE, FORWARD_SHARE = 0.5, 1 / 3
 # Assume: beside fused AdamW the optimizers take so many times its time per parameter; they were not calibrated.
 OPTIMIZER_TIMES = {"adamw": 1.0, "sgd": 0.6, "adafactor": 4.0, "muon": 1.5}
 NEWTON_SCHULZ_STEPS = 5  # torch.optim.Muon's default
@@ -58,7 +62,7 @@ def step_costs(
     """Adds up the operators of one optimizer step."""
     parts = dict.fromkeys(BOUNDS, 0.0)
     attention_s = vocabulary_s = 0.0
-    kernels: float = STEP_LAUNCHES
+    kernels: float = STEP_KERNELS
     fused = step.execution != "eager"
     overlapped = device_type == "cuda"
     for operator in [*step_operators(shape, step), *_newton_schulz(shape, optimizer)]:
@@ -74,20 +78,27 @@ def step_costs(
             attention_s += seconds if operator.kind == "attention" else 0.0
             vocabulary_s += seconds if shape.vocab_size in operator.dims[1:] else 0.0
     total_s = sum(parts.values())
-    host_s = kernels * rates.launch_s
-    if not overlapped:
-        more_s = STEP_LAUNCHES * rates.operator_s + host_s
-        total_s += more_s
-        parts["launch"] += more_s
-    elif step.execution == "graphed":
+    if step.execution == "graphed":
         parts["launch"] = kernels * (rates.kernel_s or 0.0)
         total_s += parts["launch"]
     else:
-        parts["launch"], total_s = host_s, max(host_s, total_s)
+        beyond_s = _beyond_s(shape, step, optimizer, rates)
+        parts["launch"] += beyond_s
+        total_s = max(beyond_s, total_s) if overlapped else total_s + beyond_s
     return StepCosts(
         **{f"{name}_s": seconds for name, seconds in parts.items()},
         total_s=total_s, attention_s=attention_s, vocabulary_s=vocabulary_s,
     )  # fmt: skip
+
+
+def _beyond_s(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, rates: Rates) -> float:
+    """What a step takes beyond its operators, on CUDA all of the host's time."""
+    one, blocks = rates.overhead(shape), shape.n_layer
+    again = 1 + FORWARD_SHARE * step.checkpointing
+    pass_s = (one.pass_s + again * blocks * one.pass_block_s) * (1 if step.execution == "eager" else COMPILED_SHARE)
+    update_s = (one.update_s + blocks * one.update_block_s) * OPTIMIZER_TIMES[optimizer.name]
+    products = sum(operator.calls for operator in _newton_schulz(shape, optimizer))
+    return step.accumulation * pass_s + update_s + products * rates.operator_s
 
 
 def _seconds(operator: Operator, direction: Direction, optimizer: OptimizerSpec, fused: bool, rates: Rates) -> float:
