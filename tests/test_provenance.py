@@ -34,15 +34,18 @@ def repository(tmp_path, monkeypatch):
     return tmp_path
 
 
+def digest_anew():
+    """Digest of the script, as another process would find it."""
+    provenance.code_digest.cache_clear()
+    provenance._behaviour.cache_clear()
+    return code_digest("workflow_scripts/measure.py")
+
+
 def digest_after(repository, file, text):
     """Digest of the script before and after an edit."""
-    provenance.code_digest.cache_clear()
-    provenance._behaviour.cache_clear()
-    before = code_digest("workflow_scripts/measure.py")
+    before = digest_anew()
     (repository / file).write_text(text)
-    provenance.code_digest.cache_clear()
-    provenance._behaviour.cache_clear()
-    return before, code_digest("workflow_scripts/measure.py")
+    return before, digest_anew()
 
 
 @pytest.mark.parametrize(
@@ -69,6 +72,20 @@ def test_behaviour_changes_the_digest(repository, file, text):
 def test_comments_docstrings_strangers_and_bookkeeping_do_not(repository, file, text):
     before, after = digest_after(repository, file, text)
     assert before == after
+
+
+def test_what_was_read_is_kept_and_read_anew_where_it_is_spoilt(repository, monkeypatch):
+    digest = digest_anew()
+    kept = sorted((repository / ".snakemake" / "behaviour").iterdir())
+    assert [path.name for path in kept] == [
+        f"workflow_scripts.{name}.py.json" for name in ("lib.child", "lib.timing", "measure")
+    ]
+    with monkeypatch.context() as patch:
+        patch.delattr(provenance, "_read_behaviour")
+        assert digest_anew() == digest
+    kept[0].write_text(kept[0].read_text()[:-1])
+    kept[1].unlink()
+    assert digest_anew() == digest
 
 
 def test_spec_is_canonical():

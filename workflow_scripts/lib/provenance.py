@@ -3,19 +3,24 @@
 The digest of a script covers the script and every local module that it imports, transitively, printed by `ast.unparse`
 without docstrings: comments, docstrings, layout and time stamps are not behaviour. A string constant that names a
 module of ours (`"workflow_scripts.lib.cell:measure_cell"`, the target of a child process) counts as an import.
+What a file does is kept beside the engine's own memory: reading two hundred files takes as long as the engine does.
 """
 
 import ast
+import contextlib
 import dataclasses
 import functools
 import hashlib
+import json
 import re
 import subprocess
+import sys
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from workflow_scripts.lib.specs import canonical
+from workflow_scripts.lib.whole_files import write_whole
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "workflow_scripts"
@@ -57,21 +62,44 @@ def modules_of(script: str) -> frozenset[Path]:
         if path in found or path.stem in BOOKKEEPING:
             continue
         found.add(path)
-        waiting += _behaviour(path).imports
+        waiting += [file for module in _behaviour(path).modules for file in _files_of(module)]
     return frozenset(found)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Behaviour:
-    """What a file does: its text without docstrings and comments, and the files of ours that it imports or names."""
+    """What a file does: its text without docstrings and comments, and the modules of ours that it imports or names."""
 
     text: str
-    imports: tuple[Path, ...]
+    modules: tuple[str, ...]
 
 
 @functools.cache
 def _behaviour(path: Path) -> Behaviour:
-    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    """Reads what a file does, or takes what was kept of the same source."""
+    source = path.read_bytes()
+    kept = ROOT / ".snakemake" / "behaviour" / f"{path.relative_to(ROOT).as_posix().replace('/', '.')}.json"
+    key = hashlib.sha256(b"\0".join([_reader(), source])).hexdigest()
+    with contextlib.suppress(OSError, ValueError):
+        known = json.loads(kept.read_text(encoding="utf-8"))
+        if known["key"] == key:
+            return Behaviour(text=known["text"], modules=tuple(known["modules"]))
+    behaviour = _read_behaviour(source, str(path))
+    with contextlib.suppress(OSError):  # it is only kept to save time
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        content = json.dumps({"key": key, **dataclasses.asdict(behaviour)})
+        write_whole(kept, lambda unfinished: unfinished.write_text(content, encoding="utf-8"))
+    return behaviour
+
+
+@functools.cache
+def _reader() -> bytes:
+    """What else decides how a file is read: this module and the Python that runs it."""
+    return Path(__file__).read_bytes() + sys.version.encode()
+
+
+def _read_behaviour(source: bytes, name: str) -> Behaviour:
+    tree = ast.parse(source, filename=name)
     modules: set[str] = set()
     for node in ast.walk(tree):
         match node:
@@ -85,7 +113,7 @@ def _behaviour(path: Path) -> Behaviour:
             case ast.Constant(value=str(text)) if _TARGET.fullmatch(text):
                 modules.add(text.split(":")[0])
     ours = sorted(module for module in modules if module.split(".")[0] == PACKAGE)
-    return Behaviour(text=ast.unparse(tree), imports=tuple(file for module in ours for file in _files_of(module)))
+    return Behaviour(text=ast.unparse(tree), modules=tuple(ours))
 
 
 def _files_of(module: str) -> list[Path]:
