@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from workflow_scripts.lib.operator_rates import Rates
 from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec, StepSpec, from_json, to_json
@@ -72,7 +72,7 @@ class TimeModel:
         """Predicts one optimizer step."""
         costs = self._costs(shape, step, optimizer)
         shift, deviation, freedom = self._process.at(_features(shape, costs), _place(shape, step))
-        half = float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom)) * deviation
+        half = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * deviation
         expected = costs.total_s * math.exp(shift)
         return StepPrediction(
             step_time_s=expected,

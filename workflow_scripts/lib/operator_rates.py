@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from workflow_scripts.lib.operator_work import Direction, Kind, elements, flops, moved_bytes, step_operators
 from workflow_scripts.lib.specs import Architecture, ModelShape, StepSpec, from_json
@@ -114,7 +113,8 @@ class _Table:
         if n <= trend.shape[1]:  # too few for a trend: their mean
             return np.concatenate([np.zeros(n), [costs.mean()], np.zeros(trend.shape[1] - 1)])
         # −|r| is conditionally positive definite, so that smoothing is subtracted from its diagonal.
-        kernel = cdist(self.points, self.points) - SMOOTHING * np.eye(n)
+        distances = np.linalg.norm(self.points[:, None] - self.points, axis=2)
+        kernel = distances - SMOOTHING * np.eye(n)
         zeros = np.zeros((trend.shape[1], trend.shape[1]))
         system = np.block([[kernel, trend], [trend.T, zeros]])
         return np.linalg.lstsq(system, np.concatenate([costs, np.zeros(trend.shape[1])]), rcond=None)[0]
