@@ -150,8 +150,13 @@ def print_spreads(figures: dict[str, Any], others_cores: float | None) -> None:
         between, cv = figures.get(f"{way}.between"), figures.get(f"{way}.cv")
         spreads = f"{between:>20.2%}{cv:>8.2%}" if between is not None else f"{'one process':>20}"
         print(f"{title:30}{figures[f'{way}.median_s'] * 1e3:>9.3f} ms{spreads}")
+    print_others(others_cores)
+
+
+def print_others(others_cores: float | None) -> None:
+    """Prints how busy other processes kept the machine."""
     busy = "an unknown number of" if others_cores is None else f"{others_cores:.1f}"
-    print(f"Other processes kept {busy} cores busy meanwhile (median over processes).")
+    print(f"Other processes kept {busy} cores busy meanwhile (median over runs).")
 
 
 def _parse() -> argparse.Namespace:
