@@ -9,6 +9,7 @@ What a step costs beyond its operators does not depend on their sizes: it is rea
 models, of one block and of more.
 """
 
+import operator
 import time
 from collections.abc import Callable
 from statistics import median
@@ -37,7 +38,8 @@ from workflow_scripts.lib.step import TrainStep
 from workflow_scripts.lib.timing import sample_steps
 
 LEAST_CALLS = 3  # of which the fastest quarter's slowest counts: what disturbs a call can only lengthen it
-LONGEST = 8.0  # shares of a point's time that one call may take before larger sizes of its kind are left out
+SMALL_CALLS = 0.5  # share of the time that would do if no call took longer than its point's time
+LONG, LONGEST = 4.0, 16.0  # of a point's time: a call that is timed once; one beyond which larger sizes are left out
 CALL_S = 0.1  # for which an empty backward pass is repeated
 QUEUED = 8  # calls that CUDA's queue holds easily, at up to some dozen kernels each
 QUEUED_S = 4e-3  # of calls that take long fewer are queued
@@ -46,7 +48,7 @@ CYCLES_PER_S = 2e9  # of a GPU's clock, roughly: how long it sleeps is checked, 
 # Tiny models whose steps are timed: architecture, biases, layers; a step repeats for so many points' time.
 MODELS = tuple((*kind, n_layer) for kind in (("gpt2", False), ("gpt2", True), ("llama", False)) for n_layer in (1, 8))
 N_EMBD, N_HEAD, LENGTH, VOCABULARY = 32, 2, 32, 64
-STEP_POINTS = 8.0
+STEP_POINTS = 6.0
 ADAMW = OptimizerSpec(
     name="adamw", learning_rate=1e-4, min_learning_rate=1e-4, warmup_steps=0, decay_steps=1, schedule="constant",
     weight_decay=0.1, beta1=0.9, beta2=0.95, momentum=0.9, grad_clip=1.0,
@@ -76,16 +78,17 @@ def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], 
     precisions = sorted(set(arguments["precisions"]) | {"fp32"}, key=lambda name: (name != "fp32", name))
     points = list(sizes(device.type))
     call_s = backward_call_s(device, read)
-    each_s = arguments["budget_s"] / ((2 * len(points) + 2 * STEP_POINTS * len(MODELS)) * len(precisions))
+    budget_s, of_steps = arguments["budget_s"] / len(precisions), 2 * STEP_POINTS * len(MODELS)
+    each_s = SMALL_CALLS * budget_s / (2 * len(points) + of_steps)
     result: dict[str, Any] = {"operators": [], "small_steps": [], "unavailable": []}
     for precision in precisions:
-        end = read() + arguments["budget_s"] / len(precisions)
         try:
             set_precision(precision, device)
             result["small_steps"] += measure_steps(precision, spec, STEP_POINTS * each_s)
         except Unavailable as error:
             result["unavailable"].append({"precision": precision, "reason": one_line(str(error))})
             continue
+        end = read() + budget_s - of_steps * each_s
         found = _measure_precision(precision, points, device, each_s, end, read)
         result["operators"] += [without_call(one, call_s) for one in found]
         send({"partial": result})
@@ -120,10 +123,11 @@ def measure_steps(precision: Precision, spec: DeviceSpec, for_s: float) -> list[
 def _measure_precision(
     precision: Precision, points: list, device: torch.device, each_s: float, end: float, read: Callable[[], float]
 ) -> list[dict[str, Any]]:
-    """Measures all sizes, small ones first; a kind stops where its calls get too long, and everything at the end."""
-    found, stopped = [], set()
+    """Measures sizes in order, but none beyond one that took too long, and at the end only of kinds without any."""
+    found, too_long = [], []
     for kind, dims in points:
-        if kind in stopped or (read() > end and any(one["kind"] == kind for one in found)):
+        beyond = any(kind == other and all(map(operator.ge, dims, limit)) for other, limit in too_long)
+        if beyond or (read() > end and any(one["kind"] == kind for one in found)):
             continue
         try:
             with autocast(precision, device):
@@ -135,12 +139,12 @@ def _measure_precision(
         except RuntimeError as error:  # an operator that this device lacks in this precision, or no memory for it
             if not is_out_of_memory(error) and any(one["kind"] == kind for one in found):
                 raise
-            stopped.add(kind)
+            too_long.append((kind, dims))
             continue
         asked = {"kind": kind, "precision": precision, "dims": list(dims)}
         found += [{**asked, "direction": direction, **times} for direction, times in timed.items()]
         if max(times["seconds"] for times in timed.values()) > LONGEST * each_s:
-            stopped.add(kind)
+            too_long.append((kind, dims))
     return found
 
 
@@ -168,7 +172,7 @@ def time_call(call: Call, device: torch.device, for_s: float, read: Callable[[],
     times, started = [], read()
     while len(times) < LEAST_CALLS or (read() - started < for_s and not _alike(times)):
         times.append(take())
-        if len(times) == 1 and times[0][0] > LONGEST * for_s:
+        if len(times) == 1 and times[0][0] > LONG * for_s:
             break
     units = getattr(call, "calls", 1)
     seconds = sorted(one[0] for one in times)[len(times) // 4] / units

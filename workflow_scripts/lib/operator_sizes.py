@@ -1,7 +1,7 @@
 """Which sizes of which operators a calibration measures: few, but from the smallest to the largest that matter.
 
-Between them rates are interpolated, beyond them the nearest holds (`operator_rates`), so that reaching far is worth
-more than lying close.
+Between them rates are interpolated, beyond them the nearest holds (`operator_rates`). So the corners of each kind come
+first, small ones before large ones, and then what lies between, of which a slow device may leave some out.
 """
 
 import itertools
@@ -10,58 +10,67 @@ from collections.abc import Iterator
 
 from workflow_scripts.lib.specs import DeviceType
 
-LARGEST = {"cpu": 2**25, "cuda": 2**30, "mps": 2**27}  # elements of one operator's output
-ROWS = {"cpu": (64, 512, 4096), "cuda": (512, 4096, 32768), "mps": (128, 1024, 8192)}
-WIDTHS = {"cpu": (32, 512), "cuda": (128, 2048), "mps": (64, 1024)}
-PRODUCTS = {  # inputs and outputs of a product, for each number of rows
-    "cpu": tuple(itertools.product((32, 128, 512), (32, 128, 512, 2048))),
-    "cuda": ((128, 128), (2048, 128), (512, 512), (128, 2048), (512, 2048), (2048, 8192)),
-    "mps": tuple(itertools.product((64, 1024), (64, 512, 4096))),
-}
+LARGEST = {"cpu": 2**24, "cuda": 2**30, "mps": 2**27}  # elements of one operator's output
+ROWS = {"cpu": (64, 512, 2048), "cuda": (512, 4096, 32768), "mps": (128, 1024, 8192)}
+WIDTHS = {"cpu": (32, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
+OUTPUTS = {"cpu": (32, 256, 2048), "cuda": (128, 1024, 8192), "mps": (64, 512, 4096)}
 HEADS = {  # rows, inputs, outputs of products whose result is large: of a vocabulary
-    "cpu": ((64, 64, 16384), (512, 32, 16384), (512, 256, 16384), (2048, 32, 16384)),
+    "cpu": ((64, 64, 16384), (512, 32, 16384), (512, 256, 16384)),
     "cuda": ((512, 1024, 50304), (4096, 256, 50304), (16384, 1024, 50304)),
     "mps": ((128, 256, 50304), (2048, 256, 50304)),
 }
-SEQUENCES = {"cpu": (4, 64), "cuda": (8, 256), "mps": (4, 64)}  # sequences times heads
+HEADS_OF_SEQUENCES = {"cpu": (4, 32), "cuda": (8, 256), "mps": (4, 64)}
 LENGTHS = {"cpu": (32, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
-HEAD_SIZES = {"cpu": (8, 32, 64), "cuda": (32, 128), "mps": (32, 128)}
-VOCABULARY_ROWS = {"cpu": (64, 512, 2048), "cuda": (512, 4096, 32768), "mps": (128, 1024, 4096)}
-VOCABULARIES = {"cpu": (64, 1024, 16384), "cuda": (64, 2048, 50304), "mps": (256, 4096, 50304)}
-PARAMETERS = {"cpu": (2**8, 2**14, 2**18, 2**21), "cuda": (2**10, 2**16, 2**20, 2**24), "mps": (2**10, 2**16, 2**21)}
+HEAD_SIZES = {"cpu": (8, 32, 64), "cuda": (32, 64, 128), "mps": (32, 64, 128)}
+VOCABULARY_ROWS = {"cpu": (64, 512), "cuda": (512, 4096, 32768), "mps": (128, 1024, 4096)}
+VOCABULARIES = {"cpu": (64, 1024, 16384), "cuda": (64, 2048, 50304), "mps": (64, 2048, 50304)}
+PARAMETERS = {"cpu": (2**8, 2**14, 2**17, 2**20), "cuda": (2**10, 2**16, 2**20, 2**24), "mps": (2**10, 2**16, 2**21)}
+
+Dims = tuple[int, ...]
 
 
-def sizes(kind: DeviceType) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Gives what is measured on a type of device, in ascending size within each kind of operator."""
-    rows, width = ROWS[kind], max(WIDTHS[kind]) // 4
-    flat = tuple(itertools.product(rows, WIDTHS[kind]))
-    heads = tuple(
-        (bh // 4, 4, t, d) for bh, t, d in itertools.product(*(s[kind] for s in (SEQUENCES, LENGTHS, HEAD_SIZES)))
+def sizes(device: DeviceType) -> Iterator[tuple[str, Dims]]:
+    """Gives what is measured on a type of device: kinds of operators and `dims`, see `operator_work.Operator`."""
+    rows, widths, heads, lengths, head_sizes, vocabulary_rows, vocabularies = (
+        axis[device] for axis in (ROWS, WIDTHS, HEADS_OF_SEQUENCES, LENGTHS, HEAD_SIZES, VOCABULARY_ROWS, VOCABULARIES)
     )
-    vocabulary = tuple(itertools.product(VOCABULARY_ROWS[kind], VOCABULARIES[kind]))
-    points: list[tuple[str, tuple[int, ...]]] = []
-    points += [("linear", (m, *matrix)) for m in rows for matrix in PRODUCTS[kind]]
-    points += [("linear", dims) for dims in HEADS[kind]]
-    points += [("attention", dims) for dims in heads]
-    points += [("rotary", dims) for dims in heads if dims[3] == HEAD_SIZES[kind][-1]]
-    points += [(name, dims) for name in ("layer_norm", "rms_norm", "residual") for dims in flat]
-    points += [(name, (m, 4 * d)) for name in ("gelu", "swiglu") for m, d in flat]
-    points += [("loss", dims) for dims in vocabulary]
-    points += [("embedding", (*dims, width)) for dims in vocabulary]
-    points += [("optimizer", (size,)) for size in PARAMETERS[kind]]
-    order = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in points))}
-    kept = [(name, dims) for name, dims in points if _elements(name, dims) <= LARGEST[kind]]
-    return iter(sorted(kept, key=lambda point: (_work(*point), order[point[0]])))
+    flat, ends = [rows, widths[:: len(widths) - 1]], head_sizes[-1:]
+    wide = [rows, tuple(4 * width for width in flat[1])]
+    points = [(inner, "linear", dims) for inner, dims in _grid(rows, widths, OUTPUTS[device])]
+    points += [(False, "linear", dims) for dims in HEADS[device]]
+    points += [(inner, "attention", _split(dims)) for inner, dims in _grid(heads, lengths, head_sizes)]
+    points += [(inner, "rotary", _split(dims)) for inner, dims in _grid(heads, lengths, ends)]
+    for names, axes in (
+        (("layer_norm", "rms_norm", "residual"), flat),
+        (("gelu", "swiglu"), wide),
+        (("loss",), [vocabulary_rows, vocabularies]),
+        (("embedding",), [vocabulary_rows, vocabularies, widths[1:2]]),
+        (("optimizer",), [PARAMETERS[device]]),
+    ):
+        points += [(inner, name, dims) for name in names for inner, dims in _grid(*axes)]
+    kept = [point for point in points if _elements(*point[1:]) <= LARGEST[device]]
+    return ((name, dims) for inner, name, dims in sorted(kept, key=lambda point: (point[0], _work(*point[1:]))))
 
 
-def _elements(name: str, dims: tuple[int, ...]) -> int:
+def _grid(*axes: tuple[int, ...]) -> Iterator[tuple[bool, Dims]]:
+    """All combinations of sizes, and whether one lies between others."""
+    for dims in itertools.product(*axes):
+        yield any(size not in (axis[0], axis[-1]) for size, axis in zip(dims, axes, strict=True)), dims
+
+
+def _split(dims: Dims) -> Dims:
+    """Heads of all sequences as sequences of four heads each."""
+    return (dims[0] // 4, 4, *dims[1:])
+
+
+def _elements(name: str, dims: Dims) -> int:
     if name in ("linear", "embedding"):
         return dims[0] * dims[2] + dims[1] * dims[2]
     return math.prod(dims)
 
 
-def _work(name: str, dims: tuple[int, ...]) -> int:
-    """FLOPs, roughly: what orders the sizes, so that a device runs out of time at large ones."""
+def _work(name: str, dims: Dims) -> int:
+    """FLOPs, roughly."""
     if name == "attention":
         return math.prod(dims) * dims[2]
     return math.prod(dims) if name == "linear" else 64 * _elements(name, dims)
