@@ -49,6 +49,7 @@ include: "rules/tables.smk"
 include: "rules/fits.smk"
 include: "rules/prediction.smk"
 include: "rules/probes.smk"
+include: "rules/sizes.smk"
 include: "rules/experiments.smk"
 include: "rules/recording.smk"
 include: "rules/audit.smk"
@@ -81,6 +82,7 @@ rule all:
         profiled,
         TABLES,
         PROBE_TABLES,
+        SIZE_TABLES,
         EXPERIMENT_TABLES,
         COMPARISON_TABLES,
         PUBLISHED_TABLES,

@@ -28,6 +28,7 @@ FIGURE_NAMES = [
     "optimizers",
     *EXPERIMENT_FIGURES,
     *PROBE_FIGURES,
+    *SIZE_FIGURES,
 ]
 FIGURES = expand(
     "results/{study}/figures/{figure}.{kind}",

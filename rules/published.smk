@@ -10,6 +10,7 @@ PRINTED = sorted(path.as_posix() for path in PUBLISHED.glob("*.[cy]*"))
 EVIDENCE = [
     *TABLES,
     *PROBE_TABLES,
+    *SIZE_TABLES,
     *EXPERIMENT_TABLES,
     *COMPARISON_TABLES,
 ]

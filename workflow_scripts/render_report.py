@@ -24,6 +24,7 @@ from workflow_scripts.lib import (
     report_tables,
     sections,
     selection_section,
+    sizes_section,
     training_section,
 )
 from workflow_scripts.lib.record_files import recorded
@@ -74,6 +75,7 @@ def main(
         profile=sections.profile(known["operators"], name),
         experiments=experiments_section.section(known, name),
         probes=probes_section.section(known, name),
+        sizes=sizes_section.section(known, hardware, name),
         published=published_section.section(known, hardware, name),
         devices=page.table(devices, report_tables.DEVICES, name),
         ceilings=sections.ceilings(known["ceilings"], name),
