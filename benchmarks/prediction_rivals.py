@@ -38,7 +38,9 @@ def roofline(shape: ModelShape, step: StepSpec, rates: Rates) -> float:
     return total_s
 
 
-def compare(known: Sequence[Case], fresh: Sequence[Case], model: TimeModel, datasheet: float | None) -> dict:
+def compare(
+    known: Sequence[Case], fresh: Sequence[Case], model: TimeModel, datasheet: float | None, again: Sequence[Case] = ()
+) -> dict[str, list[float]]:
     """Gives every predictor's errors on fresh cases, as lists of predicted over measured less 1.
 
     Args:
@@ -46,6 +48,7 @@ def compare(known: Sequence[Case], fresh: Sequence[Case], model: TimeModel, data
         fresh: cases drawn afterwards.
         model: the device's, fitted on nothing.
         datasheet: the vendor's FLOP/s in this precision; None leaves that predictor out.
+        again: fresh cases that were measured a second time: that time as a predictor of the first.
 
     Returns:
         By predictor; `assay_from_3` has the errors of every choice of `FEW` of the known cases.
@@ -69,6 +72,11 @@ def compare(known: Sequence[Case], fresh: Sequence[Case], model: TimeModel, data
         found["assay_from_3"] = [e for few in itertools.combinations(known, FEW) for e in errors(fitted(few))]
     if len(known) > FEW:
         found["assay_from_all"] = errors(fitted(known))
+    first = {(case.shape, case.step): case.step_time_s for case in fresh}
+    if pairs := [
+        (first[case.shape, case.step], case.step_time_s) for case in again if (case.shape, case.step) in first
+    ]:
+        found["measured_again"] = [second / once - 1 for once, second in pairs]
     return found
 
 

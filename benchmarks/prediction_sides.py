@@ -15,7 +15,7 @@ from workflow_scripts.lib.memory import peak_memory, reset_peak_memory
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, ModelShape, OptimizerSpec, StepSpec, from_json
 from workflow_scripts.lib.step import TrainStep
-from workflow_scripts.lib.timing import sample_steps
+from workflow_scripts.lib.timing import median_interval, sample_steps
 
 N_TOKENS, N_BATCHES = 200_000, 100
 
@@ -27,8 +27,9 @@ def measure_shapes(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
 
     Args:
         arguments: `device`, `optimizer`, `measure` (specs as JSON); `shapes`: pairs of ModelShape and StepSpec.
-        send: takes, after each shape, its `index` with `step_time_s` (median of the warm steps), `n` of them and
-            `peak_allocated_bytes` (None where not counted), or `failed`: why it could not be measured.
+        send: takes, after each shape, its `index` with `step_time_s` (median of the warm steps, `interval_s` its 95 %
+            interval, None for few), `n` of them and `peak_allocated_bytes` (None where not counted), or `failed`: why
+            it could not be measured.
 
     Returns:
         `environment`: what measured.
@@ -67,4 +68,5 @@ def _measure(
     samples = sample_steps(step.run, step.synchronise, clock=clock_of(where), measure=measure)
     peak = peak_memory(where)["peak_allocated_bytes"]
     times = samples.samples_s or samples.cold_s[-1:]
-    return {"step_time_s": statistics.median(times), "n": len(times), "peak_allocated_bytes": peak}
+    told = {"step_time_s": statistics.median(times), "interval_s": median_interval(times), "n": len(times)}
+    return {**told, "peak_allocated_bytes": peak}
