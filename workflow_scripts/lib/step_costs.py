@@ -28,9 +28,9 @@ from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec, St
 Bound = Literal["launch", "bandwidth", "compute"]
 BOUNDS: tuple[Bound, ...] = ("launch", "bandwidth", "compute")
 STEP_KERNELS = 40  # of a captured step: the batch, the learning rate, loss, cursor, the scale of clipped gradients
-# Assume: of what the host does for a pass, this share is left when compiled code does it, and a checkpointed block does
-# again what is its forward pass.
-COMPILED_SHARE, FORWARD_SHARE = 0.5, 1 / 3
+# Assume: of what the host does for a block, this share is left when compiled code does it (as on H100s), and a
+# checkpointed block does again what is its forward pass.
+COMPILED_SHARE, FORWARD_SHARE = 0.45, 1 / 3
 # Assume: beside fused AdamW the optimizers take so many times its time per parameter; they were not calibrated.
 OPTIMIZER_TIMES = {"adamw": 1.0, "sgd": 0.6, "adafactor": 4.0, "muon": 1.5}
 NEWTON_SCHULZ_STEPS = 5  # torch.optim.Muon's default
@@ -94,8 +94,8 @@ def step_costs(
 def _beyond_s(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, rates: Rates) -> float:
     """What a step takes beyond its operators, on CUDA all of the host's time."""
     one, blocks = rates.overhead(shape), shape.n_layer
-    again = 1 + FORWARD_SHARE * step.checkpointing
-    pass_s = (one.pass_s + again * blocks * one.pass_block_s) * (1 if step.execution == "eager" else COMPILED_SHARE)
+    block_s = one.pass_block_s * (1 + FORWARD_SHARE * step.checkpointing)
+    pass_s = one.pass_s + blocks * block_s * (1.0 if step.execution == "eager" else COMPILED_SHARE)
     update_s = (one.update_s + blocks * one.update_block_s) * OPTIMIZER_TIMES[optimizer.name]
     products = sum(operator.calls for operator in _newton_schulz(shape, optimizer))
     return step.accumulation * pass_s + update_s + products * rates.operator_s
