@@ -4,7 +4,7 @@ from typing import Any
 
 from workflow_scripts.lib.config_schema import suggest
 from workflow_scripts.lib.probe_specs import KINDS, Probe
-from workflow_scripts.lib.specs import StepSpec, from_json, to_json
+from workflow_scripts.lib.specs import MemorySpec, StepSpec, from_json, to_json
 from workflow_scripts.lib.study import Study
 
 # What an entry of the config may leave out.
@@ -24,6 +24,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
                   "attention": "auto", "modes": ["forward", "forward_backward", "step"], "warmup_steps": 3,
                   "n_steps": 3, "timeout_s": 300.0},
     "isolation": {"cells": [], "timeout_s": 600.0},
+    "allocations": {"warmup_steps": 3, "n_steps": 3, "timeout_s": 300.0},
 }  # fmt: skip
 
 
@@ -40,7 +41,10 @@ def _complete(study: Study, device: str, entry: dict[str, Any]) -> Probe:
     kind = entry["kind"]
     asked = DEFAULTS[kind] | {key: value for key, value in entry.items() if key not in ("name", "kind", "devices")}
     values: dict[str, Any] = {"id": entry["name"], "kind": kind, "device": to_json(study.devices[device])}
-    if "model" in asked:
+    if kind == "allocations":
+        values["name"] = asked.pop("model")
+        values["treated"] = _treated(study, device, entry["name"], values["name"], asked["timeout_s"])
+    elif "model" in asked:
         values |= {"name": asked.pop("model"), "optimizer": to_json(study.timed_optimizer)}
         lengths = asked.pop("sequence_lengths", None)
         if lengths:
@@ -58,6 +62,34 @@ def _complete(study: Study, device: str, entry: dict[str, Any]) -> Probe:
                                  f"{suggest(cell, list(grid))}")  # fmt: skip
         asked["cells"] = [to_json(grid[cell]) for cell in asked["cells"]]
     return from_json(KINDS[kind], values | asked)
+
+
+def _treated(study: Study, device: str, probe: str, model: str, timeout_s: float) -> list[dict[str, Any]]:
+    """The step of a trained model under each treatment of the study."""
+    if model not in study.trained:
+        raise ValueError(f"probes: {probe} has the model {model}, which is not trained: "
+                         f"{suggest(model, study.trained)}")  # fmt: skip
+    training = study.config["training"]
+    shape, seed = study.shape(model, training["sequence_length"]), training["seeds"][0]
+    runs = [
+        study.run(device, run, shape)
+        for run, planned in study.runs.items()
+        if (planned.name, planned.seed) == (model, seed)
+    ]
+    return [
+        to_json(
+            MemorySpec(
+                id=run.treatment,
+                device=run.device,
+                model=run.model,
+                step=run.step,
+                optimizer=run.optimizer,
+                timeout_s=timeout_s,
+                seed=run.seed,
+            )
+        )
+        for run in runs
+    ]
 
 
 def check_probes(config: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from workflow_scripts.lib.specs import (
     CellSpec,
     DeviceSpec,
+    MemorySpec,
     Mode,
     ModelShape,
     OptimizerSpec,
@@ -114,7 +115,32 @@ class IsolationProbe:
     kind: Literal["isolation"] = "isolation"
 
 
-Probe = AttentionProbe | AccumulationProbe | AutocastProbe | ClocksProbe | OperatorsProbe | IsolationProbe
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AllocationsProbe:
+    """What single steps of a model, called `name`, allocate on the heap: how often, and how many bytes.
+
+    `treated` has one step for each treatment of its training, whose name is its id.
+    """
+
+    id: str
+    device: DeviceSpec
+    name: str
+    treated: tuple[MemorySpec, ...]
+    warmup_steps: int
+    n_steps: int
+    timeout_s: float
+    kind: Literal["allocations"] = "allocations"
+
+
+Probe = (
+    AttentionProbe
+    | AccumulationProbe
+    | AutocastProbe
+    | ClocksProbe
+    | OperatorsProbe
+    | IsolationProbe
+    | AllocationsProbe
+)
 KINDS: dict[str, type] = {
     "attention": AttentionProbe,
     "accumulation": AccumulationProbe,
@@ -122,6 +148,7 @@ KINDS: dict[str, type] = {
     "clocks": ClocksProbe,
     "operators": OperatorsProbe,
     "isolation": IsolationProbe,
+    "allocations": AllocationsProbe,
 }
 
 
@@ -137,4 +164,6 @@ def parts(probe: dict[str, Any]) -> list[dict[str, Any]]:
         return [{**probe, "backends": [backend], "compiled": [compiled]} for backend, compiled in pairs]
     if probe["kind"] == "isolation":
         return [probe, *({**probe, "cells": [cell]} for cell in probe["cells"])]
+    if probe["kind"] == "allocations":
+        return [{**probe, "treated": [treated]} for treated in probe["treated"]]
     return [probe]
