@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 SNAKEMAKE = Path(sys.executable).with_name("snakemake")
+BEHAVIOUR = ".snakemake/behaviour"
 TEXT = "In the beginning was the word, and the word was counted; and it was so.\n"
 
 
@@ -21,7 +22,10 @@ class Checkout:
 
     @classmethod
     def clone(cls, folder: Path, study: str = "tests/tiny.yaml", source: Path = ROOT) -> "Checkout":
-        """Copies from `source` what git would, with new time stamps, and writes the text that the tiny study reads."""
+        """Copies from `source` what git would, with new time stamps, and writes the text that the tiny study reads.
+
+        What is kept of the code there goes along, since reading it again takes seconds.
+        """
         listed = subprocess.run(
             ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT,
@@ -33,6 +37,8 @@ class Checkout:
             if (source / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(source / name, folder / name)
+        if (kept := source / BEHAVIOUR).is_dir():
+            shutil.copytree(kept, folder / BEHAVIOUR)
         (folder / "text.txt").write_text(TEXT * 60, encoding="utf-8")
         return cls(folder, study)
 
