@@ -14,7 +14,8 @@ from torch.nn.utils import get_total_norm
 from workflow_scripts.lib.model import gelu, rotate
 from workflow_scripts.lib.optimizers import fused_works
 
-TENSORS = 16  # parameters of one size that an optimizer updates at once
+# Parameters of one size that an optimizer updates at once: so many that no cache holds them, as in a step.
+TENSORS, UPDATED = (16, 256), 2**21
 
 Call = Callable[[], Any]
 
@@ -93,8 +94,9 @@ def _attend(heads: int) -> Callable[[Tensor], Tensor]:
 
 
 def _optimizer(size: int, device: torch.device) -> Call:
-    """The norm of the gradients and the update of AdamW, of `TENSORS` parameters; timed per parameter."""
-    parameters = [nn.Parameter(torch.randn(size, device=device)) for _ in range(TENSORS)]
+    """The norm of the gradients and the update of AdamW, of many parameters of one size; timed per parameter."""
+    n = min(max(UPDATED // size, TENSORS[0]), TENSORS[1])
+    parameters = [nn.Parameter(torch.randn(size, device=device)) for _ in range(n)]
     for parameter in parameters:
         parameter.grad = torch.randn_like(parameter)
     optimizer = torch.optim.AdamW(parameters, fused=fused_works("adamw", device) or None)
@@ -103,5 +105,5 @@ def _optimizer(size: int, device: torch.device) -> Call:
         get_total_norm([parameter.grad for parameter in parameters])
         optimizer.step()
 
-    update.calls = TENSORS
+    update.calls = n
     return update
