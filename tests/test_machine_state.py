@@ -103,6 +103,7 @@ def test_the_gpu_is_read():
     gpu = h100(used=3 * GIB, throttle=0x1 | 0x4 | 0x40, processes=[(os.getpid(), GIB), (1, GIB)], energy_mj=5000)
     state = snapshot(GPU, nvml=FakeNvml(gpu), system=Laptop())
     assert state["gpu"] == {
+        "uuid": "GPU-0aaa-bbbb",
         "sm_clock_hz": 1500e6,
         "sm_clock_max_hz": 1980e6,
         "memory_clock_hz": 2600e6,

@@ -49,7 +49,8 @@ def snapshot(device: DeviceSpec, *, nvml: Any | None = None, system: Any = psuti
         `battery_share` (0 to 1), `memory_available_bytes`, `swap_used_bytes`, and the counters `busy_cpu_s` (all
         processes, on the cores that this one may use), `own_cpu_s` (this process and children that it has waited for),
         `steal_cpu_s` (taken by the hypervisor) and `energy_j` (of all processor packages).
-        `gpu` (None unless `device` is CUDA): `sm_clock_hz`, `sm_clock_max_hz`, `memory_clock_hz`, `temperature_c`,
+        `gpu` (None unless `device` is CUDA): `uuid` (which of several equal cards), `sm_clock_hz`, `sm_clock_max_hz`,
+        `memory_clock_hz`, `temperature_c`,
         `power_w`, `power_limit_w`, `throttle_reasons` (list), `performance_state`, `utilisation_share`,
         `memory_used_bytes`, `other_processes`, `other_memory_bytes`, `energy_j` (counter).
         `monotonic_s`: when, on this machine's monotonic clock. `not_readable`: names of what is None.
@@ -197,6 +198,7 @@ def _gpu_readers(nvml: Any, handle: Any) -> dict[str, Callable[[], Any]]:
         return lambda: _nvml(nvml, name, handle, *arguments, scale=scale)
 
     return {
+        "uuid": lambda: nvml_library.ask_uuid(nvml, handle),
         "sm_clock_hz": query("nvmlDeviceGetClockInfo", getattr(nvml, "NVML_CLOCK_SM", 1), scale=_MHZ),
         "sm_clock_max_hz": query("nvmlDeviceGetMaxClockInfo", getattr(nvml, "NVML_CLOCK_SM", 1), scale=_MHZ),
         "memory_clock_hz": query("nvmlDeviceGetClockInfo", getattr(nvml, "NVML_CLOCK_MEM", 2), scale=_MHZ),
