@@ -13,9 +13,9 @@ from workflow_scripts.lib.audit.claims import Table, Verdict
 from workflow_scripts.lib.evidence import Evidence
 
 CLAIMS = [
-    {"quote": "a consistent ~20x speedup", "ours": "speed_up_is_consistent"},
-    {"quote": "the wide model converges <more> quickly", "ours": "wide_is_early_and_high"},
-    {"quote": "nothing here speaks of this"},
+    {"quote": "a consistent ~20x speedup", "kind": "consistent", "ours": "speed_up_is_consistent"},
+    {"quote": "the wide model converges <more> quickly", "kind": "evidence", "ours": "wide_is_early_and_high"},
+    {"quote": "nothing here speaks of this", "kind": "equation"},
 ]
 VERDICTS = [Verdict("does not hold", "16× to 20×"), Verdict("cannot be said", "no loss"), Verdict("holds", "8 GB")]
 PAIRING = beside.Pairing(

@@ -78,7 +78,7 @@ def test_without_measurements_the_published_figures_stand_alone():
               "published_conditions": pd.DataFrame(conditions, columns=beside.CONDITION_COLUMNS)}  # fmt: skip
     (part,) = published_section.section(tables, {}, "example")
     text = " ".join(cell.text for row in part.tables[0].table.rows for cell in row)
-    assert "300.0" in text
+    assert "Wide 300 " in text
     assert "out of memory" in text
     assert part.sentences[0] == "Nothing measured here has a counterpart in this table."
 

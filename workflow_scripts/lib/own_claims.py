@@ -29,6 +29,7 @@ CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
 }
 COLUMNS = ["quote", "published", "published_why", "ours", "why"]
 UNMEASURED = "nothing that was measured here speaks of it"
+ARITHMETIC = "it is arithmetic, which no measurement changes"
 
 
 def check_claims(claims: list[dict[str, Any]], published: list[Verdict], evidence: Evidence) -> list[dict[str, str]]:
@@ -41,7 +42,8 @@ def check_claims(claims: list[dict[str, Any]], published: list[Verdict], evidenc
     """
     rows = []
     for claim, verdict in zip(claims, published, strict=True):
-        ours, why = CHECKS[claim["ours"]](evidence) if "ours" in claim else (CANNOT, UNMEASURED)
+        silence = ARITHMETIC if claim["kind"] == "equation" else UNMEASURED
+        ours, why = CHECKS[claim["ours"]](evidence) if "ours" in claim else (CANNOT, silence)
         named = {"quote": claim["quote"], "published": verdict.holds, "published_why": verdict.message}
         rows.append(named | {"ours": ours, "why": why})
     return rows

@@ -19,10 +19,10 @@ from workflow_scripts.lib.quantities import digits, is_missing, listing, quantit
 from workflow_scripts.lib.specs import from_json
 
 BESIDE_COLUMNS = (
-    "table title published_row device our_row quantity unit published published_status ours ours_low ours_high "
-    "ours_status n ratio record"
+    "table title published_row device our_row quantity unit significant published published_status ours ours_low "
+    "ours_high ours_status n ratio record"
 ).split()
-CONDITION_COLUMNS = "table device condition published ours verdict why".split()
+CONDITION_COLUMNS = "table title device condition published ours verdict why".split()
 ALIKE, UNLIKE, UNSTATED, CANNOT = "alike", "differs", "not stated", "cannot be compared"
 
 
@@ -30,15 +30,16 @@ ALIKE, UNLIKE, UNSTATED, CANNOT = "alike", "differs", "not stated", "cannot be c
 class Quantity:
     """What both tables have: its column in each, its title, its unit in ours (`s`, `bytes`, `text`, or none).
 
-    A document may have no number for it: then `published` is left out. `scale` brings the published number, in the base
-    unit that it was read in, to ours: 0.01 for per cent to a share.
+    Where only one side has it, the other is left out. `scale` brings the published number, in the base
+    unit that it was read in, to ours: 0.01 for per cent to a share. `significant` digits are shown.
     """
 
     title: str
-    ours: str
+    ours: str = ""
     published: str = ""
     unit: str = ""
     scale: float = 1.0
+    significant: int = 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,7 +125,7 @@ def set_beside(
         conditions += _conditions(pairing, theirs, seen, device, hardware)
     reasons = [{"condition": what, "verdict": CANNOT, "why": why} for what, why in pairing.cannot.items()]
     named = {"table": pairing.published, "title": pairing.title}
-    return [named | row for row in rows], [{"table": pairing.published} | row for row in conditions + reasons]
+    return [named | row for row in rows], [named | row for row in conditions + reasons]
 
 
 def _ours(pairing: Pairing, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
@@ -132,8 +133,8 @@ def _ours(pairing: Pairing, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     if pairing.ours not in tables:
         raise ValueError(f"no table of a study is called {pairing.ours}: {listing(sorted(tables))}")
     found = tables[pairing.ours]
-    used = [*pairing.where, *pairing.join.values(), *pairing.axes, *(one.ours for one in pairing.quantities)]
-    used += [one.ours for one in pairing.conditions if one.ours]
+    used = [*pairing.where, *pairing.join.values(), *pairing.axes]
+    used += [one.ours for one in (*pairing.quantities, *pairing.conditions) if one.ours]
     if found.empty:
         return pd.DataFrame(columns=list(dict.fromkeys(["device", *used])))
     if pairing.melted:
@@ -173,17 +174,18 @@ def _rows(pairing: Pairing, row: dict[str, Any], ours: pd.DataFrame, names: dict
             **names,
             "quantity": one.title,
             "unit": one.unit,
+            "significant": one.significant,
             "published": None if is_missing(printed) else printed,
             "published_status": row.get("status"),
             "ours_status": ours.status.iloc[0] if len(ours) and "status" in ours else None,
             "n": len(ours) or None,
             "record": ours.record.iloc[0] if len(ours) and "record" in ours else None,
         }
-        if one.unit == "text":
+        if one.ours and one.unit == "text":
             yield told | {"ours": " or ".join(_text(value) for value in _values(ours[one.ours])) or None}
             continue
         number = None if is_missing(printed) else float(printed) * one.scale
-        found = _pooled(ours, one.ours)
+        found = _pooled(ours, one.ours) if one.ours else None
         if found is not None:
             told |= {"ours": found.value, "ours_low": found.low, "ours_high": found.high, "n": found.n}
             told["ratio"] = number / found.value if number is not None and found.value else None

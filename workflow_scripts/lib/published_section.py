@@ -5,6 +5,8 @@ from collections.abc import Iterator
 import pandas as pd
 
 from workflow_scripts.lib.claims import STATUS_WORDS
+from workflow_scripts.lib.evidence import CANNOT as CANNOT_SAY
+from workflow_scripts.lib.evidence import DOES_NOT, HOLDS
 from workflow_scripts.lib.page import Column, table
 from workflow_scripts.lib.parts import Part, Shown, shown
 from workflow_scripts.lib.published_beside import CANNOT, UNLIKE, UNSTATED
@@ -38,7 +40,7 @@ def section(tables: dict[str, pd.DataFrame], hardware: dict[str, str], study: st
     claims, beside, conditions = (tables[name] for name in ("checked_claims", "published", "published_conditions"))
     parts = [] if claims.empty else [_claims(claims, study)]
     for (name, title), rows in beside.groupby(["table", "title"], sort=False) if len(beside) else ():
-        mine = conditions[conditions.table == name]
+        mine = conditions[(conditions.table == name) & (conditions.title == title)]
         compared = mine[mine.verdict != CANNOT].assign(
             published=lambda found: found.published.where(found.published.notna(), NOT_STATED),
             ours=lambda found: found.ours.where(found.ours.notna(), MISSING),
@@ -50,8 +52,11 @@ def section(tables: dict[str, pd.DataFrame], hardware: dict[str, str], study: st
 
 
 def _claims(rows: pd.DataFrame, study: str) -> Part:
-    counted = [f"{n:,} {verdict}" for verdict, n in rows.ours.value_counts().items()]
-    text = f"Of {plural(len(rows), 'claim')} of the document, held against these measurements: {listing(counted)}."
+    n = rows.ours.value_counts()
+    text = (
+        f"Held against these measurements, of {plural(len(rows), 'claim')} of the document {n.get(HOLDS, 0):,} hold, "
+        f"{n.get(DOES_NOT, 0):,} do not, and of {n.get(CANNOT_SAY, 0):,} nothing can be said."
+    )
     caption = "Claims, against the document's figures and these measurements"
     return Part(
         title="What the document claims", sentences=[text], figures=[],
@@ -92,12 +97,12 @@ def _unlike(rows: pd.DataFrame, hardware: dict[str, str]) -> Iterator[str]:
 def _beside(rows: pd.DataFrame, study: str) -> Shown:
     """The long rows as one table: a row a published row and device, some columns a quantity."""
     keys = ["published_row", "device", "our_row"]
-    rows = rows.assign(our_row=rows.our_row.fillna(""))
+    rows = rows.assign(our_row=rows.our_row.fillna(NONE).replace("", NONE))
     printed = rows[keys].drop_duplicates().set_index(keys, drop=False)
     columns = [
         Column(name="published_row", title="published row", kind="printed"),
         Column(name="device", title="device", axis=True),
-        *([Column(name="our_row", title="here as", axis=True)] if any(rows.our_row) else []),
+        *([Column(name="our_row", title="here as", axis=True)] if set(rows.our_row) != {NONE} else []),
     ]
     for place, (name, group) in enumerate(rows.groupby("quantity", sort=False)):
         own = group.set_index(keys)
@@ -122,8 +127,8 @@ def _texts(name: str, rows: pd.DataFrame) -> dict[str, list[str]]:
     for row in rows.itertuples():
         low, high = _number(row.ours_low), _number(row.ours_high)
         texts = (
-            _said(row.published, row.published_status, scale, NOT_STATED),
-            _said(row.ours, row.ours_status, scale, MISSING),
+            _said(row.published, row.published_status, scale, int(row.significant), NOT_STATED),
+            _said(row.ours, row.ours_status, scale, int(row.significant), MISSING),
             NONE if low is None else span(low, high, scale),
             NONE if is_missing(row.ratio) else times(float(row.ratio)),
         )
@@ -132,11 +137,12 @@ def _texts(name: str, rows: pd.DataFrame) -> dict[str, list[str]]:
     return found
 
 
-def _said(value: object, status: object, scale: float, otherwise: str) -> str:
+def _said(value: object, status: object, scale: float, significant: int, otherwise: str) -> str:
     """What one side has, or why it has nothing."""
     number = _number(value)
     if number is not None:
-        return digits(number / scale, 4)
+        whole = (number / scale).is_integer()
+        return f"{number / scale:,.0f}" if whole else digits(number / scale, significant)
     if not is_missing(value):
         return str(value)
     return otherwise if is_missing(status) or status == "ok" else STATUS_WORDS.get(str(status), str(status))
