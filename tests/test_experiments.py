@@ -13,6 +13,7 @@ from benchmarks.statistics import simulate
 from tests import example_experiments
 from workflow_scripts.lib import csv_tables, experiments_section
 from workflow_scripts.lib.effects import censored_p, contrast
+from workflow_scripts.lib.loss_history import step_noise
 from workflow_scripts.lib.power import seeds_to_decide
 from workflow_scripts.lib.ranks import score
 
@@ -67,6 +68,14 @@ def test_what_was_put_in_is_found(tables):
     assert crossed.loc[("embeddings_x2", "bf16", "token_time_s")].interaction == pytest.approx(0.86, rel=0.03)
     assert crossed.loc[("embeddings_x2", "bf16", "token_time_s")].verdict == "below"
     assert crossed.loc[("layers_x2", "equal", "token_time_s")].verdict == "undecided"
+
+
+def test_the_scatter_of_a_loss_is_that_around_its_fall():
+    random = np.random.default_rng(3)
+    falling = np.linspace(4, 2, 4000)
+    assert step_noise(falling + random.normal(0, 0.1, 4000)) == pytest.approx(0.1, rel=0.05)
+    assert step_noise(falling) < 0.001
+    assert step_noise(np.array([3.0, np.nan, 2.0])) is None
 
 
 def test_runs_that_never_arrive_need_enough_seeds():

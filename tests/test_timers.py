@@ -158,14 +158,16 @@ def test_the_machines_state_becomes_columns_and_what_is_unknown_stays_empty():
         "clock_mhz": 3000.0,
         "temperature_c": 90.0,
         "throttle": "thermal, 2 times",
+        "card": None,
     }
 
 
 def test_a_gpu_tells_why_it_was_throttled():
-    gpu = {"sm_clock_hz": 1.5e9, "temperature_c": 60, "throttle_reasons": ["power cap"]}
+    gpu = {"uuid": "GPU-7", "sm_clock_hz": 1.5e9, "temperature_c": 60, "throttle_reasons": ["power cap"]}
     state = {"host": {"on_mains": None}, "gpu": gpu}
     looks = [{"clock_hz": 1.9e9, "temperature_c": 64, "throttle_reasons": [], "on_mains": None}] * 2
     found = machine_columns({"machine": {"before": state, "after": state, "between": {}, "during": looks}})
     assert (found["throttle"], found["clock_mhz"], found["on_battery"]) == ("power cap", 1900.0, None)
+    assert found["card"] == "GPU-7"
     calm = {"host": {}, "gpu": {**gpu, "throttle_reasons": []}}
     assert machine_columns({"machine": {"before": calm, "after": calm}})["throttle"] == "none"

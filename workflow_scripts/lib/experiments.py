@@ -35,10 +35,11 @@ OUTCOMES = {
     "loss_at_tokens": Outcome(title="loss at equal tokens", unit="loss", margin=0.01),
     "loss_at_seconds": Outcome(title="loss at equal seconds", unit="loss", margin=0.01),
     "final_val_loss": Outcome(title="loss at its own end", unit="loss", margin=0.01),
+    "train_loss_noise": Outcome(title="scatter of the training loss", unit="loss", margin=0.05),
     "tokens_to_loss": Outcome(title="tokens to the loss", unit="tokens", margin=0.05),
     "seconds_to_loss": Outcome(title="seconds to the loss", unit="s", margin=0.05),
 }
-AT_END = ("step_time_s", "train_s", "final_val_loss")
+AT_END = ("step_time_s", "train_s", "final_val_loss", "train_loss_noise")
 TO_LOSS = ("tokens_to_loss", "seconds_to_loss")
 IDENTITY = ["device", "name", "treatment", "levels", "seed", "status"]
 FACTS = ["memory_kind", "equal_tokens", "equal_s", "threshold_loss", "tokens_at_end", "seconds_at_end", "record"]

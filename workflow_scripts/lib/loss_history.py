@@ -1,9 +1,11 @@
-"""Reading a run's evaluations between the places where they were made, on straight lines, and nowhere outside them."""
+"""Reading a run's losses: between evaluations on straight lines, nowhere outside them; and how far they scatter."""
 
 import math
 
 import numpy as np
 import pandas as pd
+
+LEAST = 10  # differences of a scatter
 
 
 def loss_at(history: pd.DataFrame, column: str, place: float) -> float:
@@ -33,3 +35,14 @@ def first_at(history: pd.DataFrame, column: str, target: float) -> float:
         return float(places[0])
     share = (losses[after - 1] - target) / (losses[after - 1] - losses[after])
     return float(places[after - 1] + share * (places[after] - places[after - 1]))
+
+
+def step_noise(losses: np.ndarray) -> float | None:
+    """How far training losses of neighbouring steps scatter, in nats per token, over the second half of a run.
+
+    The standard deviation by the mean square of successive differences, which a slow fall hardly moves (von Neumann
+    1941); None of fewer than ten differences.
+    """
+    late = losses[len(losses) // 2 :]
+    differences = np.diff(late[np.isfinite(late)])
+    return float(np.sqrt(np.mean(differences**2) / 2)) if len(differences) >= LEAST else None

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-MACHINE_COLUMNS = ("others_cores", "on_battery", "clock_mhz", "temperature_c", "throttle")
+MACHINE_COLUMNS = ("others_cores", "on_battery", "clock_mhz", "temperature_c", "throttle", "card")
 
 
 def machine_columns(result: dict[str, Any]) -> dict[str, Any]:
@@ -13,7 +13,7 @@ def machine_columns(result: dict[str, Any]) -> dict[str, Any]:
     Returns:
         `others_cores`: processor cores that other processes kept busy on average; `on_battery`: at any moment;
         `clock_mhz` (median) and `temperature_c` (largest) of the device, looked at during and right after; `throttle`:
-        the reasons seen, `none` where there was none.
+        the reasons seen, `none` where there was none; `card`: the GPU's own name, of several equal ones.
     """
     machine = result.get("machine") or {}
     before, after = machine.get("before") or {}, machine.get("after") or {}
@@ -27,6 +27,7 @@ def machine_columns(result: dict[str, Any]) -> dict[str, Any]:
         "clock_mhz": statistics.median(clocks) / 1e6 if clocks else None,
         "temperature_c": max(temperatures, default=None),
         "throttle": _throttle(before, after, looks),
+        "card": (after.get("gpu") or before.get("gpu") or {}).get("uuid"),
     }
 
 

@@ -10,6 +10,7 @@ import pandas as pd
 from workflow_scripts.lib.corpus import bits_per_byte
 from workflow_scripts.lib.counts import count_parameters, flops_per_token
 from workflow_scripts.lib.estimates import estimate
+from workflow_scripts.lib.loss_history import step_noise
 from workflow_scripts.lib.machine_columns import energy_per_step_j, machine_columns
 from workflow_scripts.lib.memory_model import estimate_memory
 from workflow_scripts.lib.record_files import read_text
@@ -72,7 +73,7 @@ CELL_COLUMNS = (
     "first_step_s n_cold compile_s anchor_s peak_allocated_bytes peak_reserved_bytes peak_process_bytes "
     "memory_method stop predicted_step_time_s predicted_step_time_low_s predicted_step_time_high_s predicted_bound "
     "moved_bytes_per_step predicted_peak_bytes energy_per_step_j others_cores on_battery "
-    "clock_mhz temperature_c throttle started_at code commit record"
+    "clock_mhz temperature_c throttle card started_at code commit record"
 ).split()
 
 
@@ -143,8 +144,8 @@ RUN_COLUMNS = (
     "n_samples step_time_s step_time_low_s step_time_high_s step_time_iqr_s step_time_mean_s step_time_std_s "
     "throughput_tokens_per_s throughput_low_tokens_per_s throughput_high_tokens_per_s achieved_flop_per_s "
     "first_step_s train_s eval_s checkpoint_s wall_s final_train_loss final_val_loss best_val_loss best_val_step "
-    "val_bits_per_byte peak_allocated_bytes peak_process_bytes energy_j others_cores on_battery clock_mhz "
-    "temperature_c throttle started_at code commit record"
+    "val_bits_per_byte train_loss_noise peak_allocated_bytes peak_reserved_bytes peak_process_bytes energy_j "
+    "others_cores on_battery clock_mhz temperature_c throttle card started_at code commit record"
 ).split()
 
 
@@ -158,7 +159,7 @@ def run_row(path: Path, metrics: pd.DataFrame, corpus: dict[str, Any]) -> dict[s
     cold = {1, *(step + 1 for step in result.get("resumed_at_steps") or [])}  # first in a process, and no usual step
     steps = metrics.loc[~metrics["step"].isin(cold), "step_time_s"].to_list()
     validation = corpus["splits"]["validation"]
-    final = result.get("final_val_loss")
+    final, memory = result.get("final_val_loss"), result.get("memory") or {}
     per_byte = bits_per_byte(final, validation["stop"] - validation["start"], validation["n_bytes"]) if final else None
     return {
         "device": run["device"]["id"],
@@ -185,7 +186,8 @@ def run_row(path: Path, metrics: pd.DataFrame, corpus: dict[str, Any]) -> dict[s
         "final_train_loss": metrics["loss"].iloc[-1] if len(metrics) else None,
         **{name: result.get(name) for name in ("final_val_loss", "best_val_loss", "best_val_step")},
         "val_bits_per_byte": per_byte,
-        "peak_allocated_bytes": (result.get("memory") or {}).get("peak_allocated_bytes"),
+        "train_loss_noise": step_noise(metrics["loss"].to_numpy(float)),
+        **{name: memory.get(name) for name in ("peak_allocated_bytes", "peak_reserved_bytes")},
         "peak_process_bytes": record["peak_process_bytes"],
         "energy_j": _whole_energy_j(result),
         **machine_columns(result),
