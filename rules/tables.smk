@@ -82,6 +82,7 @@ rule collect_devices:
     """Gathers the devices into one table."""
     input:
         devices=DEVICES,
+        calibrations=CALIBRATIONS,
         recordings=RECORDINGS,
     output:
         devices_table="results/{study}/tables/devices.csv",

@@ -60,13 +60,14 @@ def write_results(root: Path, device: str = "box", **changes: Any) -> dict[str, 
     place = root / "devices" / device
     common = {"record_version": 1, "device": device, "code": "c0de", "environment": ENVIRONMENT, "host": "elsewhere"}
     about = {"type": "cpu", "name": "Example Box", "threads": 1, "memory_bytes": 2**34}
+    checked = {"synchronisation": {"ratios": {"event": 1.9, "host": 1.8, "third": None}}}
     ceiling = {"quantity": "copy", "unit": "bytes/s", "precision": None, "value": 1e10, "n": 9}
     files: dict[str, Any] = {
         "study.yaml": "config: {}\n",
         "selection.json": selection(**changes),
         "corpus/corpus.json": {"tokens_sha256": "70c5"},
         f"devices/{device}/device.json": {**common, **about, "kind": "device", "detected": {"logical_cores": 8}},
-        f"devices/{device}/calibration.json": {**common, "kind": "calibration", "ceilings": [ceiling]},
+        f"devices/{device}/calibration.json": {**common, "kind": "calibration", "ceilings": [ceiling], **checked},
         f"devices/{device}/profiles/wide/operators.csv": OPERATORS,
         f"devices/{device}/runs/wide-s1/samples.txt": "In the beginning\n",
         f"devices/{device}/runs/wide-s1/metrics.csv": history(),

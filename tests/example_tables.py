@@ -36,6 +36,7 @@ def devices(n_devices: int = 1) -> pd.DataFrame:
                 "python": "3.12.1",
                 "platform": "Linux-6",
                 "host": "example",
+                "sync_check_ratio": 1.97,
             }
             for id in device_ids(n_devices)
         ]

@@ -135,6 +135,16 @@ def test_a_fresh_process_is_not_held_against_forked_ones(tmp_path: Path, monkeyp
     assert about(audit(tmp_path, monkeypatch, cells=cells), "memory_falls") != []
 
 
+@pytest.mark.parametrize(
+    ("ratio", "severity", "words"),
+    [(1.1, "error", "1.10× the time: the timer does not wait"), (3.4, "warning", "disturbed"), (None, "note", "no ")],
+)
+def test_a_clock_that_did_not_wait_is_found(tmp_path, monkeypatch, ratio, severity, words):
+    devices = example_tables.devices().assign(sync_check_ratio=ratio)
+    found = [f for f in audit(tmp_path, monkeypatch, devices=devices) if f["rule"] == "synchronisation"]
+    assert [(f["severity"], words in f["message"]) for f in found] == [(severity, True)]
+
+
 def test_drifting_samples_are_read_from_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     row = example_tables.cells().iloc[0]
     record(tmp_path, row)

@@ -61,8 +61,9 @@ def test_recorded_rows_stand_after_local_ones_in_every_table(folder, tmp_path, m
         json.dumps({"splits": {"validation": {"start": 0, "stop": 10, "n_bytes": 10}}}), encoding="utf-8"
     )
     collect_devices.main(
-        devices=[here / "device.json"], recordings=others, devices_table=tmp_path / "devices.csv", spec={}
-    )
+        devices=[here / "device.json"], calibrations=[here / "calibration.json"], recordings=others,
+        devices_table=tmp_path / "devices.csv", spec={},
+    )  # fmt: skip
     collect_ceilings.main(
         calibrations=[here / "calibration.json"], recordings=others, datasheets=ROOT / "resources/datasheets.csv",
         ceilings_table=tmp_path / "ceilings.csv", spec={},
@@ -85,6 +86,7 @@ def test_recorded_rows_stand_after_local_ones_in_every_table(folder, tmp_path, m
             tables[name] = list(csv.DictReader(file))
         assert list(dict.fromkeys(row["device"] for row in tables[name])) == ["cpu", "box"]
     assert [row["origin"] for row in tables["devices"]] == ["local", "recorded"]
+    assert [row["sync_check_ratio"] for row in tables["devices"]] == ["1.8", "1.8"]
     one, other = tables["runs"]
     assert {**one, "device": "", "record": ""} == {**other, "device": "", "record": ""}
     assert other["record"] == "recordings/example/box.zip/devices/box/runs/wide-s1/run.json"

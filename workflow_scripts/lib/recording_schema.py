@@ -110,7 +110,13 @@ SCHEMAS = {
                     conditions={"type": "object"},
                 ),
             },
-        }
+        },
+        synchronisation={
+            "type": ["object", "null"],
+            "properties": {
+                "ratios": {"type": "object", "additionalProperties": {"type": ["number", "null"]}},
+            },
+        },
     ),
     "selection": _object(
         {

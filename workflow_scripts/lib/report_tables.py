@@ -108,6 +108,7 @@ DEVICES = [
     Column(name="python", title="Python"),
     Column(name="platform", title="platform"),
     Column(name="host", title="host"),
+    Column(name="sync_check_ratio", title="twice the work takes", kind="ratio", measured=True),
 ]
 CEILINGS = [
     Column(name="device", title="device", axis=True),

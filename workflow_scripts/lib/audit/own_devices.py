@@ -36,11 +36,13 @@ def recordings(manifests: Iterable[dict[str, Any]], here: dict[str, Any]) -> pd.
 
 
 def hardware(devices: pd.DataFrame) -> pd.DataFrame:
-    """Names each device's hardware; a CPU with other threads is other hardware."""
+    """Names each device's hardware (a CPU with other threads is other hardware), with the self-check of its clock."""
     if devices.empty:
         return pd.DataFrame(columns=["label", "hardware"])
     threads = devices["threads"].map(lambda n: f", {n:.0f} thread{'s' * (n != 1)}").where(devices["type"].eq("cpu"), "")
-    return pd.DataFrame({"label": devices["device"], "hardware": devices["name"] + threads})
+    named = pd.DataFrame({"label": devices["device"], "hardware": devices["name"] + threads})
+    checked = devices.columns.intersection(["sync_check_ratio"])
+    return pd.concat([named, devices[checked]], axis=1)
 
 
 def _codes(by_kind: dict[str, list[str]]) -> str:
