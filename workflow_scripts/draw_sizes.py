@@ -5,11 +5,13 @@ Inputs: passes.csv. Outputs: the figure (SVG) and what it draws (CSV): rows of p
 
 from pathlib import Path
 
+import pandas as pd
+
 from workflow_scripts.lib import csv_tables, probe_lines
 from workflow_scripts.lib.quantities import quantity
 from workflow_scripts.lib.sizes_table import PASS_COLUMNS, of_sizes
 
-DRAWN = {"forward": "1 forward", "backward": "2 backward", "step": "3 whole step"}
+DRAWN = {"forward": "forward", "backward": "backward", "step": "whole step"}
 LINES = probe_lines.Lines(
     x="n_params", y="time_s", series="way", panels=["device", "part"], x_base=10, x_label="parameters",
     y_label="time (s)", columns=3, height=2.6,
@@ -24,7 +26,8 @@ def main(*, passes: Path, figure: Path, data: Path, spec: dict) -> None:
     if rows.empty:
         probe_lines.nothing(figure, data, "fewer than three models were timed at one batch and context.", columns)
         return
-    drawn = rows.assign(way=rows.precision.str.cat(rows.execution, sep=", "), part=rows["pass"].map(DRAWN))
+    parts = pd.Categorical(rows["pass"].map(DRAWN), categories=list(DRAWN.values()), ordered=True)
+    drawn = rows.assign(way=rows.precision.str.cat(rows.execution, sep=", "), part=parts)
     work = rows.iloc[0]
     longest = rows.loc[rows.time_s.idxmax()]
     caption = (

@@ -85,7 +85,7 @@ def _growth(rows: pd.DataFrame, hardware: dict[str, str]) -> Iterator[str]:
     for device, group in steps.groupby("device", sort=False):
         small, large = group.loc[group.n_params.idxmin()], group.loc[group.n_params.idxmax()]
         yield (
-            f"On {hardware.get(device, device)} a step in {', '.join(BASE)} takes {quantity(small.time_s, 's')} "
+            f"On {hardware.get(device, device)} a step in {', '.join(BASE)}, takes {quantity(small.time_s, 's')} "
             f"for `{small.model}` and {quantity(large.time_s, 's')} for `{large.model}`: "
             f"{times(large.time_s / small.time_s)} the time for {times(large.n_params / small.n_params)} the "
             "parameters."
@@ -100,7 +100,7 @@ def _backward(rows: pd.DataFrame, hardware: dict[str, str]) -> Iterator[str]:
             f"{times(row.over_forward)} ({span(row.over_forward_low, row.over_forward_high)}) for `{row.model}`"
             for row in group.itertuples()
         ]
-        yield f"On {hardware.get(device, device)} the backward pass takes of the forward pass's time {listing(told)}."
+        yield f"On {hardware.get(device, device)} a backward pass takes {listing(told)} the time of a forward pass."
 
 
 def _spread(rows: pd.DataFrame, hardware: dict[str, str]) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _spread(rows: pd.DataFrame, hardware: dict[str, str]) -> Iterator[str]:
         least, most = group.loc[group.cv.idxmin()], group.loc[group.cv.idxmax()]
         yield (
             f"On {hardware.get(device, device)} the coefficient of variation lies between {percent(least.cv)} and "
-            f"{percent(most.cv)}, which {most['pass'].replace('_', ' and ')} of `{most.model}` has in "
+            f"{percent(most.cv)}; the largest is that of `{most.model}`, {most['pass'].replace('_', ' and ')}, in "
             f"{most.precision}, {most.execution}."
         )
 

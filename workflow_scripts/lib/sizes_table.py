@@ -2,7 +2,7 @@
 
 A backward pass alone is a forward and backward less a forward of the same work, an update a step less a forward and
 backward. Both differences are of medians (and of means); their intervals set the ends of both sides against each
-other, and so err to the wide side.
+other, and so err to the wide side. Where the whole took no longer than its part, there is no difference to speak of.
 """
 
 import math
@@ -38,7 +38,7 @@ def pass_rows(cells: pd.DataFrame) -> list[dict[str, Any]]:
         named = dict(zip([*WORK, *WAY], keys, strict=True))
         found = {str(cell["mode"]): _measured(cell) for cell in group.to_dict("records")}
         for name, (whole, part) in DIFFERENCES.items():
-            if _timed(found.get(whole)) and _timed(found.get(part)):
+            if _timed(found.get(whole)) and _timed(found.get(part)) and found[whole]["time_s"] > found[part]["time_s"]:
                 found[name] = _difference(found[whole], found[part])
         forward = found.get("forward")
         for name in (name for name in PASSES if name in found):
