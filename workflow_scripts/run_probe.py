@@ -6,7 +6,8 @@ Inputs:
     calibration: what it bars is recorded as barred, and not measured.
 Output:
     record: the record, whatever became of it. Its `result` has `rows`, in s, bytes and nats per token; see the module
-        of the probe's kind in `lib/probes`.
+        of the probe's kind in `lib/probes`. Beside it, in a folder of its name, lies what a probe keeps for other
+        tools, such as the memory snapshots of CUDA's allocator.
 """
 
 import dataclasses
@@ -30,7 +31,7 @@ def main(*, tokens: Path, corpus: Path, device: Path, calibration: Path, record:
             [
                 run_isolated(
                     f"workflow_scripts.lib.probes.{probe['kind']}:probe",
-                    {"probe": part, "tokens": str(tokens), "corpus": str(corpus)},
+                    {"probe": part, "tokens": str(tokens), "corpus": str(corpus), "kept": str(record.with_suffix(""))},
                     device=where,
                     timeout_s=probe["timeout_s"],
                 )

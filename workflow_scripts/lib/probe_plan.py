@@ -24,6 +24,8 @@ DEFAULTS: dict[str, dict[str, Any]] = {
                   "attention": "auto", "modes": ["forward", "forward_backward", "step"], "warmup_steps": 3,
                   "n_steps": 3, "timeout_s": 300.0},
     "isolation": {"cells": [], "timeout_s": 600.0},
+    "memory": {"batch_size": 16, "sequence_lengths": [128], "precisions": ["fp32", "bf16"], "attention": "auto",
+               "checkpointing": False, "modes": ["forward", "step"], "timeout_s": 300.0},
     "allocations": {"warmup_steps": 3, "n_steps": 3, "timeout_s": 300.0},
 }  # fmt: skip
 
@@ -51,6 +53,10 @@ def _complete(study: Study, device: str, entry: dict[str, Any]) -> Probe:
             values["models"] = [to_json(study.shape(values["name"], length)) for length in lengths]
         else:
             values["model"] = to_json(study.shape(values["name"], asked.pop("sequence_length")))
+    if kind == "memory":
+        kept = {key: asked.pop(key) for key in ("batch_size", "attention", "checkpointing")}
+        steps = [StepSpec(precision=name, execution="eager", **kept) for name in asked.pop("precisions")]
+        values["steps"] = [to_json(step) for step in steps]
     if kind in ("clocks", "operators"):
         axes: dict[str, Any] = {key: asked.pop(key) for key in ("batch_size", "precision", "execution", "attention")}
         values["step"] = to_json(StepSpec(**axes))
@@ -111,6 +117,9 @@ def check_probes(config: dict[str, Any]) -> None:
             if key not in known:
                 raise ValueError(f"{place}.{key} is {entry[key]!r}, and a probe of kind {kind} has no such key: "
                                  f"{suggest(key, known)}")  # fmt: skip
+        if kind == "memory" and "optimizer" in entry.get("modes", []):
+            raise ValueError(f"{place}.modes has optimizer, of which a memory probe knows nothing alone: "
+                             "give forward, forward_backward or step")  # fmt: skip
         if kind == "isolation" and "cells" not in entry:
             raise ValueError(f"{place}.cells is missing: name cells of the grid, in the order of their measurement")
         if needs_model and entry.get("model") not in names:

@@ -4,6 +4,7 @@ A probe answers one question about a device by a measurement of its own, outside
 """
 
 import dataclasses
+import itertools
 from typing import Any, Literal
 
 from workflow_scripts.lib.specs import (
@@ -132,6 +133,21 @@ class AllocationsProbe:
     kind: Literal["allocations"] = "allocations"
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MemoryProbe:
+    """What passes allocate and free over their course, for one model at several contexts and in several precisions."""
+
+    id: str
+    device: DeviceSpec
+    name: str
+    models: tuple[ModelShape, ...]
+    steps: tuple[StepSpec, ...]
+    modes: tuple[Mode, ...]
+    optimizer: OptimizerSpec
+    timeout_s: float
+    kind: Literal["memory"] = "memory"
+
+
 Probe = (
     AttentionProbe
     | AccumulationProbe
@@ -140,6 +156,7 @@ Probe = (
     | OperatorsProbe
     | IsolationProbe
     | AllocationsProbe
+    | MemoryProbe
 )
 KINDS: dict[str, type] = {
     "attention": AttentionProbe,
@@ -149,6 +166,7 @@ KINDS: dict[str, type] = {
     "operators": OperatorsProbe,
     "isolation": IsolationProbe,
     "allocations": AllocationsProbe,
+    "memory": MemoryProbe,
 }
 
 
@@ -164,6 +182,9 @@ def parts(probe: dict[str, Any]) -> list[dict[str, Any]]:
         return [{**probe, "backends": [backend], "compiled": [compiled]} for backend, compiled in pairs]
     if probe["kind"] == "isolation":
         return [probe, *({**probe, "cells": [cell]} for cell in probe["cells"])]
+    if probe["kind"] == "memory":  # a trace sees all that its process allocates
+        asked = itertools.product(probe["models"], probe["steps"], probe["modes"])
+        return [{**probe, "models": [model], "steps": [step], "modes": [mode]} for model, step, mode in asked]
     if probe["kind"] == "allocations":
         return [{**probe, "treated": [treated]} for treated in probe["treated"]]
     return [probe]
