@@ -1,7 +1,8 @@
 """Experiments: what the treatments of a study do against the baseline, where it has any.
 
-Input: runs.csv, curves.csv, processes.csv.
-Output: results/{study}/tables/outcomes.csv, treatment_effects.csv, interactions.csv, ranks.csv, pareto.csv.
+Input: runs.csv, curves.csv, processes.csv; records of probes, for allocations.
+Output: results/{study}/tables/outcomes.csv, treatment_effects.csv, interactions.csv, ranks.csv, pareto.csv,
+allocations.csv.
 Steps: collect_experiments.
 """
 
@@ -15,6 +16,7 @@ EXPERIMENT_TABLES = expand(
             "interactions",
             "ranks",
             "pareto",
+            "allocations",
         ]
         if len(STUDY.treatments) > 1
         else []
@@ -40,12 +42,15 @@ rule collect_experiments:
         runs="results/{study}/tables/runs.csv",
         curves="results/{study}/tables/curves.csv",
         processes="results/{study}/tables/processes.csv",
+        probes=PROBE_RECORDS,
+        recordings=RECORDINGS,
     output:
         outcomes="results/{study}/tables/outcomes.csv",
         effects="results/{study}/tables/treatment_effects.csv",
         interactions_table="results/{study}/tables/interactions.csv",
         ranks_table="results/{study}/tables/ranks.csv",
         pareto_table="results/{study}/tables/pareto.csv",
+        allocations="results/{study}/tables/allocations.csv",
     log:
         "logs/{study}/tables/experiments.log",
     params:

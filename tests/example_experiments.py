@@ -69,6 +69,23 @@ def runs_and_curves(n_seeds: int = 3, device: str = "cpu", name: str = "default"
     return pd.DataFrame(runs).reindex(columns=RUN_COLUMNS), table.reindex(columns=CURVE_COLUMNS)
 
 
+def write_allocations(folder: Path) -> Path:
+    """Writes the record of a probe that counted the allocations of three treatments, one of them in vain."""
+    counts = {"baseline": (9_000, 12e6, 40e6), "layers_x2": (14_000, 22e6, 66e6)}
+    rows = [
+        {"treatment": name, "status": "ok", "reason": "", "allocations": [n, n, n + 2], "bytes": [size] * 3,
+         "peak_heap_bytes": peak, "data_bytes": 4e5, "memray": "1.20.0"}
+        for name, (n, size, peak) in counts.items()
+    ]  # fmt: skip
+    rows.append({"treatment": "bf16", "status": "unavailable", "reason": "memray cannot be imported"})
+    treated = [{"id": row["treatment"]} for row in rows]
+    spec = {"kind": "allocations", "name": "default", "device": {"id": "cpu"}, "treated": treated}
+    record = {"record_version": 1, "kind": "probe", "id": "heap", "spec": spec, "result": {"rows": rows}}
+    path = folder / "heap.json"
+    path.write_text(json.dumps(record), encoding="utf-8")
+    return path
+
+
 def write(folder: Path, n_seeds: int = 3) -> dict[str, Path]:
     """Writes runs.csv, curves.csv and what the analysis makes of them below `folder`, and returns the paths by name."""
     from workflow_scripts import collect_experiments
@@ -80,11 +97,12 @@ def write(folder: Path, n_seeds: int = 3) -> dict[str, Path]:
     curves.to_csv(paths["curves"], index=False)
     processes = folder / "tables" / "processes_of_experiment.csv"
     pd.DataFrame([{"device": "cpu", "cell": "a", "spread": 0.004}]).to_csv(processes, index=False)
-    names = ("outcomes", "treatment_effects", "interactions", "ranks", "pareto")
+    names = ("outcomes", "treatment_effects", "interactions", "ranks", "pareto", "allocations")
     paths |= {name: folder / "tables" / f"{name}.csv" for name in names}
     collect_experiments.main(
         runs=paths["runs"], curves=paths["curves"], processes=processes, outcomes=paths["outcomes"],
         effects=paths["treatment_effects"], interactions_table=paths["interactions"], ranks_table=paths["ranks"],
-        pareto_table=paths["pareto"], spec={},
+        pareto_table=paths["pareto"], probes=[write_allocations(folder)], recordings=[],
+        allocations=paths["allocations"], spec={},
     )  # fmt: skip
     return paths

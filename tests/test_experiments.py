@@ -105,3 +105,10 @@ def test_the_section_says_what_the_tables_hold(tables):
     assert "`bf16` 0.65" in " ".join(shown["effects"])
     assert "0 of 3 runs did" in " ".join(shown["effects"])
     assert experiments_section.section({}, "example") is None
+    assert "calls for memory 9,000 times" in shown["allocations"][0]
+    assert "`layers_x2`, 1.56× as many" in shown["allocations"][0]
+    failed = [cell.text for cell in shown["allocations_table"].rows[2]]
+    assert any("memray cannot be imported" in text for text in failed)
+    counted = tables["allocations"].set_index("treatment")
+    assert counted.loc["baseline"].allocations_most == 9002
+    assert math.isnan(counted.loc["bf16"].allocations)

@@ -1,15 +1,16 @@
 """The report's part on experiments: what each treatment does, which interact, how they rank, and what nothing beats."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pandas as pd
 
-from workflow_scripts.lib.experiments import OUTCOMES, TO_LOSS, changed, levels_of
+from workflow_scripts.lib.experiments import BASELINE, OUTCOMES, TO_LOSS, changed, levels_of
 from workflow_scripts.lib.page import Column, table
-from workflow_scripts.lib.quantities import digits, is_missing, listing, percent, plural, quantity, span, times
+from workflow_scripts.lib.quantities import count, digits, is_missing, listing, percent, plural, quantity, span, times
 
-NAMES = ("outcomes", "treatment_effects", "interactions", "ranks", "pareto")
-TOLD = ("token_time_s", "peak_bytes", "loss_at_tokens", "loss_at_seconds")
+NAMES = ("outcomes", "treatment_effects", "interactions", "ranks", "pareto", "allocations")
+TOLD = ("token_time_s", "peak_bytes", "loss_at_tokens", "loss_at_seconds", "train_loss_noise")
 MOST_NAMED = 4
 WHO = [Column(name="device", title="device", axis=True), Column(name="name", title="model", axis=True)]
 EFFECTS = [
@@ -54,6 +55,17 @@ RANKS = [
     Column(name="time_s", title="training", kind="s"),
     Column(name="memory_bytes", title="peak memory", kind="bytes"),
 ]
+ALLOCATIONS = [
+    *WHO,
+    Column(name="treatment", title="treatment"),
+    Column(name="allocations", title="allocations a step", kind="count", measured=True),
+    Column(name="allocations_ratio", title="÷ baseline", kind="ratio", measured=True),
+    Column(name="bytes", title="bytes a step", kind="bytes", measured=True),
+    Column(name="bytes_ratio", title="÷ baseline", kind="ratio", measured=True),
+    Column(name="peak_heap_bytes", title="peak of the heap", kind="bytes", measured=True),
+    Column(name="peak_ratio", title="÷ baseline", kind="ratio", measured=True),
+    Column(name="record", title="from", kind="record"),
+]
 
 
 def section(given: dict[str, pd.DataFrame], study: str) -> dict[str, Any] | None:
@@ -80,6 +92,8 @@ def section(given: dict[str, pd.DataFrame], study: str) -> dict[str, Any] | None
         "ranks": _ranks(ranks) if len(ranks) else [],
         "ranks_table": table(_readable_ranks(ranks), RANKS, study) if len(ranks) else None,
         "pareto": _pareto(given["pareto"]) if len(given["pareto"]) else [],
+        "allocations": list(_allocations(given["allocations"])),
+        "allocations_table": table(given["allocations"], ALLOCATIONS, study) if len(given["allocations"]) else None,
     }
 
 
@@ -199,6 +213,30 @@ def _pareto(pareto: pd.DataFrame) -> list[str]:
             f"{plural(beaten, 'treatment')} {'is' if beaten == 1 else 'are'} beaten, and {left} undecided."
         )
     return lines
+
+
+def _allocations(rows: pd.DataFrame) -> Iterator[str]:
+    """What a step of the baseline allocates, and which treatments change that most; or why nothing was counted."""
+    for (device, name), group in rows.groupby(["device", "name"], sort=False) if len(rows) else ():
+        counted = group[group.status == "ok"]
+        if counted.empty:
+            yield f"Allocations of {name} on {device} were not counted: {group.reason.iloc[0]}."
+            continue
+        first = counted.iloc[0]
+        text = (
+            f"On {device}, a step of {name} calls for memory {count(first.allocations)} times and for "
+            f"{quantity(first.bytes, 'bytes')} with `{first.treatment}`, as memray {first.memray} counted "
+            f"{plural(int(first.n_steps), 'step')} in a process of its own; the heap held "
+            f"{quantity(first.peak_heap_bytes, 'bytes')} at most."
+        )
+        others = counted[counted.treatment != BASELINE]
+        if len(others) and first.treatment == BASELINE:
+            often, held = (others.loc[others[f"{what}_ratio"].idxmax()] for what in ("allocations", "peak"))
+            text += (
+                f" Most calls come with `{often.treatment}`, {times(often.allocations_ratio)} as many, and the heap "
+                f"holds most with `{held.treatment}`, {times(held.peak_ratio)} as much."
+            )
+        yield text
 
 
 def _readable(rows: pd.DataFrame) -> pd.DataFrame:
