@@ -15,9 +15,12 @@ ROOT = Path(__file__).parents[1]
 SCHEMA = ROOT / "config.schema.yaml"
 
 
+DEFAULT = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+
+
 @pytest.fixture
 def config():
-    return yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
+    return copy.deepcopy(DEFAULT)
 
 
 def read(config):
@@ -133,9 +136,8 @@ PLACES = ["study", "devices", "models", "models.0.n_layer", "grid.products", "se
 @settings(deadline=None)
 @given(ANYTHING, st.sampled_from(PLACES))
 def test_any_value_in_any_place_is_accepted_or_refused_in_one_line(value, place):
-    config = yaml.safe_load((ROOT / "config.yaml").read_text(encoding="utf-8"))
     try:
-        read(change(config, place, value))
+        read(change(DEFAULT, place, value))
     except ValueError as refused:
         assert "\n" not in str(refused)
         assert len(str(refused)) < 500

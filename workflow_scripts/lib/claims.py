@@ -41,11 +41,17 @@ class Claim:
 
 
 def subjects(rows: pd.DataFrame, identity: str) -> frozenset[str]:
-    """All names by which a finding may mean one of `rows`: its device, its id, both, or its record."""
-    names: set[str] = set()
-    for row in rows.to_dict("records"):
-        names |= {row["device"], row[identity], f"{row['device']}/{row[identity]}", row.get("record") or ""}
-    return frozenset(str(name) for name in names - {""})
+    """All names by which a finding may mean one of `rows`."""
+    return frozenset().union(*names_of_rows(rows, identity))
+
+
+def names_of_rows(rows: pd.DataFrame, identity: str) -> list[frozenset[str]]:
+    """The names by which a finding may mean each row: its device, its id, both, or its record."""
+    return [
+        frozenset({str(row["device"]), str(row[identity]), f"{row['device']}/{row[identity]}"})
+        | ({str(row["record"])} if row.get("record") else frozenset())
+        for row in rows.to_dict("records")
+    ]
 
 
 def is_subject(subject: str, names: frozenset[str]) -> bool:
@@ -64,7 +70,7 @@ def judged(claim: Claim, findings: Iterable[dict]) -> Claim:
 def barred_rows(rows: pd.DataFrame, identity: str, findings: Iterable[dict]) -> pd.Series:
     """Marks the rows that a finding of severity `error` concerns; they are shown, and not ranked."""
     errors = [finding["subject"] for finding in findings if finding["severity"] == "error"]
-    marks = [any(is_subject(s, subjects(rows.iloc[[i]], identity)) for s in errors) for i in range(len(rows))]
+    marks = [any(is_subject(subject, names) for subject in errors) for names in names_of_rows(rows, identity)]
     return pd.Series(marks, index=rows.index, dtype=bool)
 
 

@@ -1,6 +1,7 @@
 """Validates a config against config.schema.yaml, with errors that a person can act on."""
 
 import difflib
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,16 @@ def validate_config(config: dict[str, Any], schema_path: Path) -> None:
     Raises:
         ValueError: one line for the first fault: the key, its value, and what to do.
     """
-    schema = yaml.safe_load(schema_path.read_text(encoding="utf-8"))
+    schema = _read_schema(schema_path)
     validator = jsonschema.Draft202012Validator(schema)
     faults = sorted(validator.iter_errors(config), key=lambda fault: (len(fault.absolute_path), str(fault.path)))
     if faults:
         raise ValueError(_explain(faults[0], schema))
+
+
+@functools.cache
+def _read_schema(path: Path) -> dict[str, Any]:
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def suggest(word: str, known: Sequence[str]) -> str:

@@ -117,8 +117,7 @@ def by_device(
 def _doubts(rows: pd.DataFrame, identity: str, found: list[dict]) -> list[str | None]:
     grave = [finding for finding in found if finding["severity"] != "note"]
     told = []
-    for i in range(len(rows)):
-        names = claim_texts.subjects(rows.iloc[[i]], identity)
+    for names in claim_texts.names_of_rows(rows, identity):
         rules = [finding["rule"] for finding in grave if claim_texts.is_subject(finding["subject"], names)]
         told.append(", ".join(dict.fromkeys(rules)) or None)
     return told
