@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from workflow_scripts.lib.operator_bytes import moved_bytes
 from workflow_scripts.lib.operator_categories import IDLE, category_of
 
 # Allocation is booked to the operator that asks for it, not to the call that carries it out.
@@ -30,6 +31,7 @@ class OperatorRow(NamedTuple):
     self_time_s: float  # on the device where there is one, else on the CPU; without what it called
     share: float  # of the wall time of the profiled steps
     flops: float | None  # multiplications and additions; None where no formula is known
+    moved_bytes: float | None  # inputs read and outputs written once; None where no rule is known
     self_memory_bytes: float | None  # allocated less freed, by itself
 
 
@@ -38,6 +40,7 @@ class _Sum:
     calls: int = 0
     self_time_us: float = 0.0
     flops: float = 0.0
+    moved_bytes: float = 0.0
     self_memory_bytes: float = 0.0
 
 
@@ -68,6 +71,7 @@ def sum_operators(events: Iterable[Any], *, n_steps: int, wall_s: float, on_devi
         row = sums[key_of(event)]
         row.calls += 1
         row.flops += event.flops or attention_flops(event)
+        row.moved_bytes += moved_bytes(event)
         memory = event.self_device_memory_usage if on_device else event.self_cpu_memory_usage
         sums[key_of(allocator_of(event))].self_memory_bytes += memory
         if not on_device:
@@ -94,6 +98,7 @@ def _rows(sums: dict[tuple[str, str, str], _Sum], n_steps: int, wall_s: float) -
             self_time_s=row.self_time_us / 1e6 / n_steps,
             share=row.self_time_us / 1e6 / total_s,
             flops=row.flops / n_steps or None,
+            moved_bytes=row.moved_bytes / n_steps or None,
             self_memory_bytes=row.self_memory_bytes / n_steps,
         )
         for (operator, category, phase), row in sums.items()
@@ -109,6 +114,7 @@ def _rows(sums: dict[tuple[str, str, str], _Sum], n_steps: int, wall_s: float) -
         self_time_s=idle_s / n_steps,
         share=idle_s / total_s,
         flops=None,
+        moved_bytes=None,
         self_memory_bytes=None,
     )
     return [*rows, idle]

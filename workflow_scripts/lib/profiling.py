@@ -16,6 +16,7 @@ import torch
 from torch.profiler import ProfilerActivity, record_function
 
 from workflow_scripts.lib.corpus import load_tokens
+from workflow_scripts.lib.operator_bytes import typed_events
 from workflow_scripts.lib.operator_categories import CATEGORIES
 from workflow_scripts.lib.operator_table import OperatorRow, sum_operators
 from workflow_scripts.lib.outcome import Unavailable
@@ -65,7 +66,7 @@ def profile(arguments: dict[str, Any], send: Callable[[dict[str, Any]], None]) -
     watch(step, 1)  # the profiler's own start-up
     profiler, wall_s = watch(step, spec.n_steps)
     on_device = device.type == "cuda"
-    rows = sum_operators(profiler.events(), n_steps=spec.n_steps, wall_s=wall_s, on_device=on_device)
+    rows = sum_operators(typed_events(profiler), n_steps=spec.n_steps, wall_s=wall_s, on_device=on_device)
     write_rows(Path(arguments["operators"]), OperatorRow._fields, rows)
     trace = Path(arguments["trace"])
     write_trace(trace, trace_of(profiler), f"{spec.name} on {spec.device.id}")

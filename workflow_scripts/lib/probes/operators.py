@@ -15,6 +15,7 @@ from torch.profiler import ProfilerActivity
 from workflow_scripts.lib.cell import DRAWN_ON_DEVICE_ABOVE, part
 from workflow_scripts.lib.corpus import load_tokens
 from workflow_scripts.lib.counts import count_parameters
+from workflow_scripts.lib.operator_bytes import typed_events
 from workflow_scripts.lib.operator_table import sum_operators
 from workflow_scripts.lib.outcome import Unavailable, classify
 from workflow_scripts.lib.probe_specs import OperatorsProbe, probe_from_json
@@ -71,5 +72,5 @@ def watched(step: TrainStep, mode: str, spec: OperatorsProbe) -> list[dict[str, 
                 run()
             step.synchronise()
             wall_s = time.perf_counter() - started
-    rows = sum_operators(profiler.events(), n_steps=spec.n_steps, wall_s=wall_s, on_device=on_device)
+    rows = sum_operators(typed_events(profiler), n_steps=spec.n_steps, wall_s=wall_s, on_device=on_device)
     return [row._asdict() for row in rows]
