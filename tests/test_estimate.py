@@ -76,7 +76,9 @@ def test_the_kinds_of_memory_add_up_to_its_peak(capsys):
         (["--model", "gpt2-124m", "--accumulation", "3"], ["--accumulation is 3", "--batch-size 8", "divisor"]),
         (["--model", "gpt2-124m", "--batch-size", "0"], ["--batch-size", "'0'", "at least 1"]),
         (["--model", "gpt2-124m", "--precision", "fp8"], ["fp8", "bf16"]),
-        (["--model", "gpt2-124m", "--study", "no-such"], ["no-such", "neither", "leave --study out"]),
+        (["--model", "gpt2-124m", "--study", "no-such"], ["no-such", "neither", "another --study"]),
+        (["--model", "gpt2-124m", "--n-layer", "99999999"], ["--n-layer", "99999999", "10,000"]),
+        (["--model", "gpt2-124m", "--execution", "graphed", "--optimizer", "muon"], ["graphed", "muon", "adamw"]),
     ],
 )
 def test_a_question_with_a_fault_is_refused_in_one_line(capsys, options, words):
@@ -150,7 +152,20 @@ def test_from_the_shell_it_imports_nothing_heavy():
     assert ended.returncode == 0
     json.loads(ended.stdout)
     imported = {line.rsplit("|", 1)[-1].strip().split(".")[0] for line in ended.stderr.splitlines()}
-    assert not imported & {"torch", "pandas", "scipy", "numpy", "matplotlib", "snakemake"}
+    assert not imported & {"torch", "matplotlib", "snakemake"}
+
+
+def test_without_a_study_the_default_one_answers_or_it_is_said_that_nothing_is_known(capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(estimate, "ROOT", tmp_path)
+    told = ask(capsys, "--model", "gpt2-124m")
+    assert (told["devices"], "run it first" in told["step_time_unknown"]) == ([], True)
+    assert estimate.main(["--model", "gpt2-124m", "--execution", "graphed"]) == 0
+    said = capsys.readouterr().out
+    assert "step time               nothing is known of a device" in said
+    assert "on cpu" not in said  # no graph is captured there
+    monkeypatch.setattr(known_devices, "read_forecaster", lambda cost_model, devices: Fitted())
+    example_tables.write_study(tmp_path / "results" / "laptop", n_devices=2)
+    assert [one["bound"] for one in ask(capsys, "--model", "gpt2-124m")["devices"]] == ["bandwidth", None]
 
 
 def test_help_names_every_option():

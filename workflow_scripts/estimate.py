@@ -34,8 +34,8 @@ def main(options: Sequence[str] | None = None) -> int:
         shape = complete_shape(asked, asked["vocab_size"], asked["sequence_length"])
         step = StepSpec(batch_size=given.batch_size, precision=given.precision, execution=given.execution,
                         accumulation=given.accumulation, checkpointing=given.checkpointing)  # fmt: skip
-        check_shape(shape, step)
         optimizer = OptimizerSpec(name=given.optimizer, **PLAIN)
+        check_shape(shape, step, optimizer)
         told = answer(shape, step, optimizer, given.study, ROOT)
     except ValueError as fault:
         arguments.error(str(fault))

@@ -36,7 +36,7 @@ def known_devices(results: Path, recordings: Path) -> tuple[list[dict[str, Any]]
     if not archives:
         raise ValueError(
             f"--study {results.name} has neither a cost model in {results} nor recordings in {recordings}: run it "
-            "first, or leave --study out"
+            "first, or name another --study"
         )
     devices, costs = [], {}
     for archive in archives:

@@ -4,6 +4,7 @@ import argparse
 from typing import NoReturn, get_args
 
 from workflow_scripts.lib.known_shapes import KNOWN_SHAPES
+from workflow_scripts.lib.shape_question import DEFAULT_STUDY
 from workflow_scripts.lib.specs import Architecture, Execution, OptimizerName, Precision
 
 # No step costs more for its rate or its decay.
@@ -16,11 +17,21 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"{self.prog}: {message}\n")
 
 
-def positive(text: str) -> int:
+MOST, MOST_LAYERS = 10**7, 10**4  # beyond what anyone trains
+
+
+def positive(text: str, most: int = MOST) -> int:
     """Reads a count of at least 1."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is no whole number of at least 1")
+    if int(text) > most:
+        raise argparse.ArgumentTypeError(f"{text} is more than {most:,}, the most that is answered for")
     return int(text)
+
+
+def layers(text: str) -> int:
+    """Reads a number of layers, each of which is gone through."""
+    return positive(text, MOST_LAYERS)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,17 +39,15 @@ def parser() -> argparse.ArgumentParser:
     described = (
         "What a training step of one model takes: parameters, FLOPs, memory by kind, step time on known devices."
     )
-    ended = (
-        "Without --study nothing that was measured is used. Memory is what tensors hold, eager; a compiled step needs "
-    )
-    ended += "less. Example: python -m workflow_scripts.estimate --model gpt2-124m --precision bf16 --study laptop"
+    ended = "Memory is what tensors hold. Step times come from the devices of one study, with 95 % intervals. "
+    ended += "Example: python -m workflow_scripts.estimate --model gpt2-124m --batch-size 8 --precision bf16"
     arguments = _Parser(prog="estimate", description=described, epilog=ended)
     shape = arguments.add_argument_group(
         "the model", "a known one, or its shape; what is given wins over the known one's"
     )
     shape.add_argument("--model", choices=KNOWN_SHAPES, help="a known model, with its vocabulary and context")
     shape.add_argument("--architecture", choices=get_args(Architecture), help="gpt2 (default) or llama")
-    shape.add_argument("--n-layer", type=positive, metavar="N", help="decoder blocks")
+    shape.add_argument("--n-layer", type=layers, metavar="N", help="decoder blocks")
     shape.add_argument("--n-head", type=positive, metavar="N", help="attention heads per block")
     shape.add_argument("--n-embd", type=positive, metavar="N", help="width of the residual stream")
     shape.add_argument(
@@ -54,7 +63,9 @@ def parser() -> argparse.ArgumentParser:
     step.add_argument("--execution", choices=get_args(Execution), default="eager", help="default: eager")
     step.add_argument("--optimizer", choices=get_args(OptimizerName), default="adamw", help="default: adamw")
     arguments.add_argument(
-        "--study", metavar="NAME", help="predict step times on the devices of results/NAME, or recorded for it"
+        "--study",
+        metavar="NAME",
+        help=f"predict step times on the devices of results/NAME, or recorded for it (default: {DEFAULT_STUDY})",
     )
     arguments.add_argument("--json", action="store_true", help="answer in JSON: seconds, bytes, FLOPs")
     return arguments

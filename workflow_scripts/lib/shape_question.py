@@ -13,10 +13,11 @@ from workflow_scripts.lib.memory_model import MemoryEstimate, estimate_memory
 from workflow_scripts.lib.quantities import count, percent, quantity, span, unit_for
 from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec, StepSpec
 
+DEFAULT_STUDY = "laptop"
 MEMORY_TYPES: tuple[DeviceType, ...] = ("cpu", "cuda")
 
 
-def check_shape(shape: ModelShape, step: StepSpec) -> None:
+def check_shape(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> None:
     """Refuses a shape or a step that cannot be.
 
     Raises:
@@ -33,6 +34,11 @@ def check_shape(shape: ModelShape, step: StepSpec) -> None:
             f"--accumulation is {step.accumulation}, which does not divide --batch-size {step.batch_size}: "
             "choose a divisor"
         )
+    if step.execution == "graphed" and optimizer.name not in ("adamw", "sgd"):
+        raise ValueError(
+            f"--execution graphed needs an optimizer that reads its rate on the device, which {optimizer.name} does "
+            "not: choose --optimizer adamw or sgd, or --execution compiled"
+        )
 
 
 def answer(
@@ -44,12 +50,20 @@ def answer(
         shape: the model.
         step: batch, precision, execution.
         optimizer: its name counts, for memory and time.
-        study: whose devices are asked, or None.
+        study: whose devices are asked; None for those of the default study, of which nothing need be known.
         root: where results/ and recordings/ lie.
 
     Raises:
-        ValueError: nothing is known of the study's devices.
+        ValueError: nothing is known of the devices of a study that was named.
     """
+    devices, unknown = [], None
+    try:
+        devices = _on_devices(study or DEFAULT_STUDY, root, shape, step, optimizer)
+    except ValueError as fault:
+        if study:
+            raise
+        unknown = f"nothing is known of a device: {fault}"
+    types = MEMORY_TYPES[1:] if step.execution == "graphed" or step.precision == "tf32" else MEMORY_TYPES  # CUDA's own
     flops = flops_per_token(shape, shape.sequence_length)
     tokens = step.batch_size * shape.sequence_length
     return {
@@ -60,8 +74,9 @@ def answer(
         "flops_per_token": dataclasses.asdict(flops),
         "tokens_per_step": tokens,
         "flops_per_step": tokens * flops.training,
-        "memory": {kind: _memory(estimate_memory(shape, step, optimizer, kind)) for kind in MEMORY_TYPES},
-        "devices": _on_devices(study, root, shape, step, optimizer) if study else [],
+        "memory": {kind: _memory(estimate_memory(shape, step, optimizer, kind)) for kind in types},
+        "devices": devices,
+        "step_time_unknown": unknown,
     }
 
 
@@ -71,6 +86,10 @@ def _memory(estimate: MemoryEstimate) -> dict[str, Any]:
 
 
 def _on_devices(study: str, root: Path, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> list[dict]:
+    if not any((root / where / study).is_dir() for where in ("results", "recordings")):
+        raise ValueError(
+            f"--study {study} has neither results nor recordings in {root}: run it first, or name another --study"
+        )
     from workflow_scripts.lib.known_devices import known_devices  # needs more imports than the rest together
 
     devices, forecaster = known_devices(root / "results" / study, root / "recordings" / study)
@@ -113,8 +132,8 @@ def as_text(told: dict[str, Any]) -> str:
         "",
         *_memory_lines(told["memory"]),
     ]
-    if told["devices"]:
-        lines += ["", *(_device_line(device) for device in told["devices"])]
+    lines.append("")
+    lines += [_device_line(device) for device in told["devices"]] or [f"{'step time':<24}{told['step_time_unknown']}"]
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -129,7 +148,7 @@ def _memory_lines(memory: dict[str, Any]) -> list[str]:
     head = f"{'peak allocated memory':<24}" + "".join(f"{'on ' + kind:<14}" for kind in memory)
     rows = [row(f"  {kind}", [each["at_peak_bytes"].get(kind, 0) for each in memory.values()]) for kind in kinds]
     total = row("  in all", [each["peak_bytes"] for each in memory.values()])
-    return [head, *rows, total, "  (on cuda: before Hopper, whose products keep more; --study knows which GPU it has)"]
+    return [head, *rows, total, "  (on cuda: before Hopper, whose products keep some 50 MiB more)"]
 
 
 def _device_line(device: dict[str, Any]) -> str:
