@@ -173,3 +173,16 @@ def test_what_does_not_fit_is_told_with_what_would():
     (part,) = [sizes_section._room(rows, {"gpu": "a GPU"}, "s")]
     assert "does not fit" in part.sentences[0]
     assert f"a batch of {rows.largest_batch.iloc[0]:,}" in part.sentences[0]
+
+
+def test_what_all_rows_share_keeps_its_unit():
+    rows = pd.DataFrame({"limit_bytes": [2.0 * GIB] * 2, "model": ["a", "b"]})
+    columns = [page.Column(name="model", title="model"),
+               page.Column(name="limit_bytes", title="of", kind="bytes", axis=True)]  # fmt: skip
+    assert page.table(rows, columns, "s").common == [("of", "2.00\u00a0GiB")]
+
+
+def test_rows_stand_from_small_to_large_and_from_exact_to_coarse():
+    rows = pd.DataFrame({"n_params": [2, 1, 1, 1], "precision": ["fp32", "bf16", "fp32", "fp32"],
+                         "execution": ["eager", "eager", "compiled", "eager"], "pass": ["step"] * 4})  # fmt: skip
+    assert list(sizes_table.in_order(rows).index) == [3, 2, 1, 0]

@@ -17,10 +17,10 @@ APART = 0.025  # of a decade: how far ways at one model are set apart, so that i
 def main(*, speedups: Path, figure: Path, data: Path, spec: dict) -> None:
     """Draws the figure from whole steps at one batch and context."""
     table = csv_tables.read(speedups)
-    rows = of_sizes(table[table["mode"] == "step"] if len(table) else table)
+    rows = of_sizes(table[table["mode"] == "step"] if len(table) else table, least=1)
     columns = [*SPEEDUP_COLUMNS, "way"]
     if rows.empty:
-        probe_lines.nothing(figure, data, "fewer than three models have a step to compare with fp32, eager.", columns)
+        probe_lines.nothing(figure, data, "no model has a step to compare with fp32, eager.", columns)
         return
     drawn = rows.assign(way=rows.precision.str.cat(rows.execution, sep=", "))
     panels = facets.split(drawn, ["device"])

@@ -17,7 +17,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from workflow_scripts.lib.claims import STATUS_WORDS
-from workflow_scripts.lib.quantities import MISSING, count, digits, is_missing, span, times, unit_for
+from workflow_scripts.lib.quantities import MISSING, SPACE, count, digits, is_missing, span, times, unit_for
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -106,7 +106,7 @@ def table(rows: pd.DataFrame, columns: Sequence[Column], study: str) -> Table:
     columns = [column for column in columns if column.name in rows or column.low in rows]
     empty = [column for column in columns if column.measured and _is_empty(rows, column)]
     shared = [c for c in columns if c.axis and len(rows) > 1 and rows[c.name].nunique(dropna=False) == 1]
-    common = [(column.title, _printer(column, rows)[0](rows.iloc[0].to_dict())) for column in shared]
+    common = [(column.title, _with_unit(column, rows)) for column in shared]
     kept = [column for column in columns if column not in empty and column not in shared]
     printers, heads = [], []
     for column in kept:
@@ -127,6 +127,13 @@ def table(rows: pd.DataFrame, columns: Sequence[Column], study: str) -> Table:
             cells.insert(first, Cell(text=_why(row), style="failed", covers=covered))
         printed.append(cells)
     return Table(heads=heads, rows=printed, common=common, unmeasured=[column.title for column in empty])
+
+
+def _with_unit(column: Column, rows: pd.DataFrame) -> str:
+    """What all rows have in a column, with the unit that its head would have named."""
+    printer, unit = _printer(column, rows)
+    text = printer(rows.iloc[0].to_dict())
+    return f"{text}{SPACE}{unit}" if unit and text != MISSING else text
 
 
 def _why(row: dict) -> str:

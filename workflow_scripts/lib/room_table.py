@@ -8,11 +8,12 @@ import dataclasses
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from workflow_scripts.lib.counts import count_parameters
 from workflow_scripts.lib.fits import N_RATES, Room, needed_bytes
 from workflow_scripts.lib.specs import ModelShape, OptimizerSpec, StepSpec, from_json
 
 ROOM_COLUMNS = (
-    "device model mode precision execution attention sequence_length batch_size limit_bytes needed_bytes fits "
+    "device model n_params mode precision execution attention sequence_length batch_size limit_bytes needed_bytes fits "
     "largest_batch largest_batch_checkpointed largest_context ran_batch failed_batch checked record"
 ).split()
 HOLDS, WRONG, HALF, OPEN = "both sides agree", "refuted", "one side agrees", "no cell near"
@@ -76,6 +77,7 @@ def _row(key: tuple[Any, ...], members: Members, where: Room, peaks: dict[str, f
     names = ("model", "mode", "precision", "execution", "attention", "sequence_length")
     return dict(zip(names, key, strict=True)) | {
         "device": cell["device"]["id"],
+        "n_params": count_parameters(work.model).total,
         "batch_size": work.step.batch_size,
         "limit_bytes": limit,
         "needed_bytes": needed,

@@ -8,7 +8,7 @@ from workflow_scripts.lib.page import Column
 from workflow_scripts.lib.parts import Part, shown
 from workflow_scripts.lib.quantities import count, is_missing, listing, percent, plural, quantity, span, times
 from workflow_scripts.lib.room_table import HALF, HOLDS, OPEN, WRONG
-from workflow_scripts.lib.sizes_table import BASE, SIZES, of_sizes
+from workflow_scripts.lib.sizes_table import BASE, SIZES, in_order, of_sizes
 
 DEVICE = Column(name="device", title="device", axis=True)
 MODEL = Column(name="model", title="model")
@@ -22,7 +22,6 @@ WAY = [
     Column(name="execution", title="execution", axis=True),
 ]
 RECORD = Column(name="record", title="from", kind="record")
-ORDER = ["device", "n_params", "precision", "execution"]
 ASKED = ("forward", "forward_backward", "step")
 
 
@@ -40,7 +39,7 @@ def section(tables: dict[str, pd.DataFrame], hardware: dict[str, str], study: st
     if len(passes) and all(passes[passes["pass"] == asked].model.nunique() >= SIZES for asked in ASKED):
         found = [
             _passes(passes, hardware, study),
-            _speedups(of_sizes(given["speedups"]), hardware, study),
+            _speedups(of_sizes(given["speedups"], least=1), hardware, study),
             _room(given["room"], hardware, study),
             *found,
         ]
@@ -62,7 +61,6 @@ def _passes(rows: pd.DataFrame, hardware: dict[str, str], study: str) -> Part:
         Column(name="peak_allocated_bytes", title="peak allocated", kind="bytes", measured=True),
         RECORD,
     ]  # fmt: skip
-    ordered = rows.sort_values(ORDER, kind="stable")
     text = (
         "A backward pass alone is a forward and backward less a forward, an update of the weights a step less a "
         "forward and backward. Such differences carry the spread of both sides."
@@ -71,7 +69,7 @@ def _passes(rows: pd.DataFrame, hardware: dict[str, str], study: str) -> Part:
         title="Forward, backward and step",
         sentences=[*_growth(rows, hardware), *_backward(rows, hardware), *_spread(rows, hardware), text],
         figures=[("sizes", "Time over size")],
-        tables=shown(ordered, columns, study, "Passes of each model", "passes", most=len(rows)),
+        tables=shown(rows, columns, study, "Passes of each model", "passes", most=len(rows)),
     )  # fmt: skip
 
 
@@ -144,15 +142,15 @@ def _speedups(rows: pd.DataFrame, hardware: dict[str, str], study: str) -> Part 
     return Part(
         title="What precision and execution are worth, by size", sentences=sentences,
         figures=[("speedups", "Speed-up over size")],
-        tables=shown(rows.sort_values([*ORDER, "mode"], kind="stable"), columns, study,
-                     "Times as fast as fp32, eager, at the same pass, batch and context", "speedups", most=len(rows)),
+        tables=shown(rows, columns, study, "Times as fast as fp32, eager, at the same pass, batch and context",
+                     "speedups", most=len(rows)),
     )  # fmt: skip
 
 
 def _room(rows: pd.DataFrame, hardware: dict[str, str], study: str) -> Part | None:
     if rows.empty:
         return None
-    steps = rows[(rows["mode"] == "step") & (rows.execution == BASE[1])]
+    steps = in_order(rows[(rows["mode"] == "step") & (rows.execution == BASE[1])])
     columns = [
         DEVICE, MODEL, *WAY, WORK[1],
         Column(name="batch_size", title="at batch", kind="count"),

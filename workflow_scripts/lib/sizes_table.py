@@ -6,12 +6,13 @@ other, and so err to the wide side. Where the whole took no longer than its part
 """
 
 import math
-from typing import Any
+from typing import Any, get_args
 
 import pandas as pd
 
 from workflow_scripts.lib.comparisons import Estimate, noise_floor, pool, ratio, verdict
 from workflow_scripts.lib.quantities import is_missing
+from workflow_scripts.lib.specs import Execution, Precision
 
 WORK = ["device", "model", "n_params", "batch_size", "sequence_length", "attention"]
 WAY = ["precision", "execution"]
@@ -25,7 +26,8 @@ SPEEDUP_COLUMNS = (
     "low high verdict memory_ratio record"
 ).split()
 DIFFERENCES = {"backward": ("forward_backward", "forward"), "update": ("step", "forward_backward")}
-PASSES = ("forward", "backward", "forward_backward", "update", "step")
+PASSES = ("forward", "backward", "forward_backward", "update", "optimizer", "step")
+PRECISIONS, EXECUTIONS = get_args(Precision), get_args(Execution)
 BASE = ("fp32", "eager")
 SIZES = 3  # models from which on one can speak of size
 
@@ -43,7 +45,7 @@ def pass_rows(cells: pd.DataFrame) -> list[dict[str, Any]]:
         forward = found.get("forward")
         for name in (name for name in PASSES if name in found):
             row = found[name]
-            over = _over(row, forward) if name != "forward" and _timed(row) and _timed(forward) else {}
+            over = _over(row, forward) if _timed(row) and _timed(forward) else {}
             rows.append(named | {"pass": name} | row | over)
     return rows
 
@@ -88,6 +90,8 @@ def _difference(whole: dict[str, Any], part: dict[str, Any]) -> dict[str, Any]:
 
 
 def _over(row: dict[str, Any], forward: dict[str, Any]) -> dict[str, Any]:
+    if row is forward:
+        return {"over_forward": 1.0}
     compared = ratio(_estimate(row), _estimate(forward))
     return {"over_forward": compared.value, "over_forward_low": compared.low, "over_forward_high": compared.high}
 
@@ -130,13 +134,24 @@ def speedup_rows(cells: pd.DataFrame, processes: pd.DataFrame) -> list[dict[str,
     return rows
 
 
-def of_sizes(rows: pd.DataFrame) -> pd.DataFrame:
-    """The rows of each device that have the batch and context of most models there; none for fewer than `SIZES`."""
+def of_sizes(rows: pd.DataFrame, least: int = SIZES) -> pd.DataFrame:
+    """The rows of each device that have the batch and context of most models there; none for fewer than `least`."""
     if rows.empty:
         return rows
     kept = []
     for _, device in rows.groupby("device", sort=False):
         shapes = [group for _, group in device.groupby(["batch_size", "sequence_length"], sort=False)]
         most = max(shapes, key=lambda group: (group.model.nunique(), len(group)))
-        kept += [most] if most.model.nunique() >= SIZES else []
-    return pd.concat(kept) if kept else rows.head(0)
+        kept += [most] if most.model.nunique() >= least else []
+    return in_order(pd.concat(kept)) if kept else rows.head(0)
+
+
+def in_order(rows: pd.DataFrame) -> pd.DataFrame:
+    """Sorts rows by model, from small to large, by how exact and how fast, and by pass."""
+    keys = [key for key in ("device", "n_params", *WAY, "pass", "mode") if key in rows]
+    return rows.sort_values(keys, key=_places, kind="stable")
+
+
+def _places(column: pd.Series) -> pd.Series:
+    order = {"precision": PRECISIONS, "execution": EXECUTIONS, "pass": PASSES, "mode": PASSES}.get(str(column.name))
+    return column if order is None else column.map(order.index)
