@@ -81,7 +81,8 @@ def trace_pass(spec: MemorySpec, mode: Mode, arguments: dict[str, Any], snapshot
         In bytes: `peak_bytes`; `unwatched_peak_bytes`; `counted_peak_bytes`, the same by the allocator's counter (None
         on a CPU); `phases`, the peak within each; `categories` and `blocks`, what is there at the peak (see
         `allocation_trace.largest`); `timeline`, with `phase_starts` and `peak_place` by its places, counted in
-        allocations and frees. `n_events` and `n_calls` of the pass; `method`; `snapshot`, the file's name or None.
+        allocations and frees; `data_bytes`, what holds tokens and windows. `n_events` and `n_calls` of the pass;
+        `method`; `snapshot`, the file's name or None; `observed`.
 
     Raises:
         Unavailable: the device tells of no single allocation.
@@ -141,6 +142,7 @@ def trace_pass(spec: MemorySpec, mode: Mode, arguments: dict[str, Any], snapshot
         "timeline": timeline(blocks, place(start), place(stop), [where, *(at for _, at in phases.values())]),
         "phase_starts": {name: begin - place(start) for name, begin in starts.items()},
         "peak_place": where - place(start),
+        "data_bytes": step.batches.allocated_bytes(),
         "n_events": place(stop) - place(start),
         "n_calls": len(watch.calls),
         "method": trace.method,
