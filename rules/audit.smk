@@ -40,6 +40,7 @@ rule audit_published:
         documents="resources/published/documents.yaml",
         claims="resources/published/claims.yaml",
         assumptions="resources/published/assumptions.yaml",
+        mistakes="resources/published/mistakes.yaml",
         template="report/audit.html.j2",
         style="report/style.css",
     output:

@@ -2,7 +2,7 @@
 
 Inputs:
     tables: the documents' tables as printed, {study}.{table}.csv; a column's unit stands in its heading or its cells.
-    documents, claims, assumptions: documents.yaml, claims.yaml, assumptions.yaml beside them.
+    documents, claims, assumptions, mistakes: documents.yaml, claims.yaml, assumptions.yaml, mistakes.yaml beside them.
     template, style: the page's template and style sheet.
 Outputs:
     findings: audit.json, findings and verdicts by document with their numbers (s, bytes, ratios).
@@ -28,6 +28,7 @@ def main(
     documents: Path,
     claims: Path,
     assumptions: Path,
+    mistakes: Path,
     template: Path,
     style: Path,
     findings: Path,
@@ -36,7 +37,7 @@ def main(
 ) -> None:
     """Audits the documents in the folder of `documents`; the other inputs name its files, for the workflow."""
     audited = [audit_document(document) for document in load_documents(documents.parent)]
-    found = sheet.as_json(audited)
+    found, told = sheet.as_json(audited), sheet.sections(audited)
     log.info("%s tables of %s documents: %s", len(tables), len(audited), found["counts"])
     write_json(findings, found)
     html = (
@@ -45,7 +46,9 @@ def main(
         .render(
             style=pages.Markup(style.read_text(encoding="utf-8")),
             counts=found["counts"],
-            documents=sheet.sections(audited),
+            mistakes=found["mistakes"],
+            documents=told,
+            headlines=sheet.headlines(told),
             rules=sheet.rules_used(),
         )
     )

@@ -46,7 +46,7 @@ def check_change(claim: Claim, tables: Tables) -> Verdict:
     wrong = {name: change for name, (change, least, most) in found.items() if most < low or least > high}
     told = ", ".join(f"{name}: {percent(1 + change / 100)}" for name, (change, _, _) in found.items())
     numbers = {"stated_percent": parse(str(claim["percent"])).value, "percent": [c for c, _, _ in found.values()]}
-    return Verdict("does not hold" if wrong else "holds", f"{claim['percent']} stated, {told} in the table", numbers)
+    return Verdict("does not hold" if wrong else "holds", f"{claim['percent']} % stated, {told} in the table", numbers)
 
 
 @kind(

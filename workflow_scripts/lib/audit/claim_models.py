@@ -128,7 +128,7 @@ def check_synergy(claim: Claim, tables: Tables) -> Verdict:
     for column in claim["columns"]:
         for treatment, ratios in interactions(tables[claim["table"]].rows, column).items():
             if treatment in claim["treatments"]:
-                found |= {f"{treatment}, {column}, {model}": ratio for model, ratio in ratios.items()}
+                found |= {f"{treatment}, {words(column)}, {model}": ratio for model, ratio in ratios.items()}
                 wrong += [ratio for ratio in ratios.values() if ratio > 1 - INTERACTION]
     if not found:
         return Verdict("cannot be said", "the table lacks the rows")

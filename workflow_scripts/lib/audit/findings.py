@@ -44,6 +44,7 @@ WORDS = {
     "observed_precision": "precision read back",
     "observed_optimizer": "optimizer read back",
     "observed_device": "device read back",
+    "observed_with": "word on what it was read with",
     "observed_threads": "thread count read back",
     "observed_accumulation": "accumulation read back",
     "sync_check_ratio": "self-check of the synchronisation (n against 2n work)",

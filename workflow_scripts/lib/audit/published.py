@@ -22,7 +22,7 @@ NUMERIC_ENDS = ("_s", "_bytes", "_percent", "_size", "_length", "_steps", "_rati
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Document:
-    """A document: its tables as printed and in normal form, its claims, and what had to be assumed."""
+    """A document: its tables as printed and in normal form, its claims, its known mistakes, and what was assumed."""
 
     study: str
     title: str
@@ -31,15 +31,18 @@ class Document:
     tables: dict[str, Table]
     claims: list[dict[str, Any]]
     assumptions: list[dict[str, Any]]
+    mistakes: dict[str, dict[str, Any]]
 
 
 def load_documents(folder: Path) -> list[Document]:
-    """Reads `documents.yaml`, `claims.yaml`, `assumptions.yaml` and each table's CSV from a folder.
+    """Reads `documents.yaml`, `claims.yaml`, `assumptions.yaml`, `mistakes.yaml` and each table's CSV from a folder.
 
     Raises:
         ValueError: a cell of a numeric column is not a quantity; the message names table, column and cell.
     """
-    about, claims, assumed = (_yaml(folder / f"{name}.yaml") for name in ("documents", "claims", "assumptions"))
+    about, claims, assumed, mistakes = (
+        _yaml(folder / f"{name}.yaml") for name in ("documents", "claims", "assumptions", "mistakes")
+    )
     documents = []
     for study, described in about.items():
         names = list(described["tables"])
@@ -58,6 +61,7 @@ def load_documents(folder: Path) -> list[Document]:
                 tables=tables,
                 claims=claims[study],
                 assumptions=mine,
+                mistakes=mistakes[study],
             )
         )
     return documents

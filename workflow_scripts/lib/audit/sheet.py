@@ -60,6 +60,7 @@ def as_json(audited: Iterable[Audited]) -> dict[str, Any]:
             "study": one.document.study,
             "title": one.document.title,
             "counts": counts(one),
+            "mistakes": mistakes(one),
             "findings": [plain(dataclasses.asdict(finding)) for finding in one.findings()],
             "claims": [
                 {
@@ -78,7 +79,7 @@ def as_json(audited: Iterable[Audited]) -> dict[str, Any]:
     total = collections.Counter()
     for document in documents:
         total.update(document["counts"])
-    return {"counts": dict(total), "documents": documents}
+    return {"counts": dict(total), "mistakes": tally(documents), "documents": documents}
 
 
 def counts(one: Audited) -> dict[str, int]:
@@ -87,6 +88,41 @@ def counts(one: Audited) -> dict[str, int]:
     found.update(finding.severity for finding in one.across)
     judged = collections.Counter(verdict.holds for _, verdict, _ in one.verdicts)
     return {name: found[name] for name in SEVERITIES} | {name: judged[name] for name in VERDICTS}
+
+
+def mistakes(one: Audited) -> list[dict[str, Any]]:
+    """The known mistakes of a document with the finding that shows each: `rule`, `where` and `found`, or None."""
+    either = {"beyond": None, "headline": False}
+    return [{"id": id, **either, **known, **_shown(one, known)} for id, known in one.document.mistakes.items()]
+
+
+def _shown(one: Audited, known: dict[str, Any]) -> dict[str, Any]:
+    for finding in one.findings():
+        if finding.rule == known["rule"] and known["subject"] in finding.subject:
+            where = finding.subject.removeprefix(one.document.study).lstrip(",: ")
+            return {"where": where, "found": finding.message, "severity": finding.severity}
+    return {"where": None, "found": None, "severity": None}
+
+
+def tally(told: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """How many mistakes are known, of what `sections` or `as_json` tells; how many were found, and how many in part."""
+    known = [mistake for document in told for mistake in document["mistakes"]]
+    found = [mistake for mistake in known if mistake["found"]]
+    return {
+        "known": len(known),
+        "found": len(found),
+        "in_part": sum(mistake["beyond"] is not None for mistake in found),
+    }
+
+
+def headlines(documents: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The mistakes for the first screen, each with the study and the title of its document; only what was found."""
+    return [
+        {**mistake, "study": document["study"], "title": document["title"]}
+        for document in documents
+        for mistake in document["mistakes"]
+        if mistake["headline"] and mistake["found"]
+    ]
 
 
 def plain(found: Any) -> Any:
@@ -110,6 +146,7 @@ def sections(audited: Iterable[Audited]) -> list[dict[str, Any]]:
             "study": one.document.study,
             "title": one.document.title,
             "counts": counts(one),
+            "mistakes": mistakes(one),
             "tables": [_table(one, name) for name in one.document.about],
             "across": _grouped(one.across),
             "claims": sorted(
