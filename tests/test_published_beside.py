@@ -76,7 +76,7 @@ def test_without_measurements_the_published_figures_stand_alone():
     rows, conditions = set_beside(pd.DataFrame())
     tables = {"published": pd.DataFrame(rows, columns=beside.BESIDE_COLUMNS), "checked_claims": pd.DataFrame(),
               "published_conditions": pd.DataFrame(conditions, columns=beside.CONDITION_COLUMNS)}  # fmt: skip
-    (part,) = published_section.section(tables, {}, "example")
+    (part,) = published_section.section(tables, {}, "example")["parts"]
     text = " ".join(cell.text for row in part.tables[0].table.rows for cell in row)
     assert "Wide 300 " in text
     assert "out of memory" in text
@@ -130,3 +130,8 @@ def test_a_timer_is_repeatable_by_its_samples_and_its_rounds(n, between_rounds, 
     judged, why = checks.timers_are_repeatable(Evidence({"timers": timers}))
     assert judged == verdict
     assert why
+
+
+def test_a_study_without_a_document_has_no_such_part():
+    empty = dict.fromkeys(("checked_claims", "published", "published_conditions"), pd.DataFrame())
+    assert published_section.section(empty, {}, "example") is None

@@ -1,6 +1,7 @@
 """The report's part on the study's document: what it claims, and its tables beside those of this study."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import pandas as pd
 
@@ -13,13 +14,6 @@ from workflow_scripts.lib.published_beside import CANNOT, UNLIKE, UNSTATED
 from workflow_scripts.lib.quantities import MISSING, digits, is_missing, listing, plural, span, times, unit_for
 
 NOT_STATED, NONE = "not stated", "–"
-CLAIMS = [
-    Column(name="quote", title="what the document says"),
-    Column(name="published", title="against its own figures"),
-    Column(name="published_why", title="because"),
-    Column(name="ours", title="against these measurements"),
-    Column(name="why", title="because"),
-]
 CONDITIONS = [
     Column(name="device", title="device", axis=True),
     Column(name="condition", title="condition"),
@@ -29,8 +23,8 @@ CONDITIONS = [
 ]
 
 
-def section(tables: dict[str, pd.DataFrame], hardware: dict[str, str], study: str) -> list[Part]:
-    """The claims, then a part for each published table; no parts for a study without a document.
+def section(tables: dict[str, pd.DataFrame], hardware: dict[str, str], study: str) -> dict[str, Any] | None:
+    """The document's claims, and a part for each published table; None for a study without a document.
 
     Args:
         tables: `checked_claims`, `published` and `published_conditions`; any may have no rows.
@@ -38,7 +32,9 @@ def section(tables: dict[str, pd.DataFrame], hardware: dict[str, str], study: st
         study: its name, for links to records.
     """
     claims, beside, conditions = (tables[name] for name in ("checked_claims", "published", "published_conditions"))
-    parts = [] if claims.empty else [_claims(claims, study)]
+    if claims.empty and beside.empty:
+        return None
+    parts = []
     for (name, title), rows in beside.groupby(["table", "title"], sort=False) if len(beside) else ():
         mine = conditions[(conditions.table == name) & (conditions.title == title)]
         compared = mine[mine.verdict != CANNOT].assign(
@@ -48,20 +44,15 @@ def section(tables: dict[str, pd.DataFrame], hardware: dict[str, str], study: st
         sentences = [*_ratios(rows, hardware), *_unlike(mine, hardware)]
         told = shown(compared, CONDITIONS, study, "What is alike and what is not", "published_conditions")
         parts.append(Part(title=str(title), sentences=sentences, figures=[], tables=[_beside(rows, study), *told]))
-    return parts
+    return {"claims": claims.to_dict("records"), "counted": _counted(claims) if len(claims) else "", "parts": parts}
 
 
-def _claims(rows: pd.DataFrame, study: str) -> Part:
+def _counted(rows: pd.DataFrame) -> str:
     n = rows.ours.value_counts()
-    text = (
+    return (
         f"Held against these measurements, of {plural(len(rows), 'claim')} of the document {n.get(HOLDS, 0):,} hold, "
         f"{n.get(DOES_NOT, 0):,} do not, and of {n.get(CANNOT_SAY, 0):,} nothing can be said."
     )
-    caption = "Claims, against the document's figures and these measurements"
-    return Part(
-        title="What the document claims", sentences=[text], figures=[],
-        tables=shown(rows, CLAIMS, study, caption, "checked_claims", most=len(rows)),
-    )  # fmt: skip
 
 
 def _ratios(rows: pd.DataFrame, hardware: dict[str, str]) -> Iterator[str]:
@@ -100,7 +91,7 @@ def _beside(rows: pd.DataFrame, study: str) -> Shown:
     rows = rows.assign(our_row=rows.our_row.fillna(NONE).replace("", NONE))
     printed = rows[keys].drop_duplicates().set_index(keys, drop=False)
     columns = [
-        Column(name="published_row", title="published row", kind="printed"),
+        Column(name="published_row", title="published row"),
         Column(name="device", title="device", axis=True),
         *([Column(name="our_row", title="here as", axis=True)] if set(rows.our_row) != {NONE} else []),
     ]
