@@ -58,8 +58,8 @@ def test_what_was_put_in_is_found(tables):
     effects = tables["treatment_effects"].set_index(["treatment", "outcome"])
     assert effects.loc[("bf16", "token_time_s")].ratio == pytest.approx(0.65, rel=0.02)
     assert effects.loc[("bf16", "token_time_s")].verdict == "better"
-    assert effects.loc[("batch_4", "token_time_s")].verdict == "worse"
-    assert effects.loc[("batch_4", "step_time_s")].verdict == "better"
+    assert effects.loc[("quarter_batch", "token_time_s")].verdict == "worse"
+    assert effects.loc[("quarter_batch", "step_time_s")].verdict == "better"
     assert set(effects.loc["equal"].verdict) <= {"same", "undecided"}
     never = effects.loc[("sgd", "tokens_to_loss")]
     assert never.n_reached == 0

@@ -5,6 +5,7 @@ columns have the names of their normal form (`audit.published`), ours those of t
 """
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,8 @@ class Quantity:
     """What both tables have: its column in each, its title, its unit in ours (`s`, `bytes`, `text`, or none).
 
     Where only one side has it, the other is left out. `scale` brings the published number, in the base
-    unit that it was read in, to ours: 0.01 for per cent to a share. `significant` digits are shown.
+    unit that it was read in, to ours: 0.01 for per cent to a share. `over` chooses the published row whose number each
+    is divided by, for what ours has as ratios. `interval` names two columns of ours. `significant` digits are shown.
     """
 
     title: str
@@ -39,6 +41,8 @@ class Quantity:
     published: str = ""
     unit: str = ""
     scale: float = 1.0
+    over: dict[str, Any] = dataclasses.field(default_factory=dict)
+    interval: tuple[str, ...] = ()
     significant: int = 4
 
 
@@ -61,7 +65,7 @@ class Pairing:
     column that tells rows apart the column of ours, and `words` what a published value is called here. `axes` are
     further columns of ours that tell its rows apart. Several rows of ours for one, such as seeds, are pooled. `melted`
     names columns of ours that become rows: their names stand in `name`, their values in `value`. `cannot` tells what
-    cannot be compared at all, and why.
+    cannot be compared at all, and why. Of ours, the levels of each treatment are columns, too: `level_FACTOR`.
     """
 
     published: str
@@ -120,7 +124,8 @@ def set_beside(
             mine = _matching(pairing, row, group)
             matched.append(mine)
             for our_row, members in _by_axes(pairing, mine):
-                rows += _rows(pairing, row, members, {"published_row": label, "device": device, "our_row": our_row})
+                labels = {"published_row": label, "device": device, "our_row": our_row}
+                rows += _rows(pairing, row, theirs, members, labels)
         seen = pd.concat(matched) if matched else group
         conditions += _conditions(pairing, theirs, seen, device, hardware)
     reasons = [{"condition": what, "verdict": CANNOT, "why": why} for what, why in pairing.cannot.items()]
@@ -135,13 +140,24 @@ def _ours(pairing: Pairing, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     found = tables[pairing.ours]
     used = [*pairing.where, *pairing.join.values(), *pairing.axes]
     used += [one.ours for one in (*pairing.quantities, *pairing.conditions) if one.ours]
+    used += [column for one in pairing.quantities for column in one.interval]
     if found.empty:
         return pd.DataFrame(columns=list(dict.fromkeys(["device", *used])))
     if pairing.melted:
         kept = [column for column in found.columns if column not in (*pairing.melted, "name", "value")]
         found = found.melt(id_vars=kept, value_vars=list(pairing.melted), var_name="name", value_name="value")
+    found = _with_levels(found)
     _check_columns(f"the table {pairing.ours}", found, used)
     return pick(found, pairing.where)
+
+
+def _with_levels(rows: pd.DataFrame) -> pd.DataFrame:
+    """The rows with a column for each factor of their treatments."""
+    if "levels" not in rows:
+        return rows
+    known = [json.loads(text) if isinstance(text, str) else {} for text in rows.levels]
+    names = dict.fromkeys(factor for levels in known for factor in levels)
+    return rows.assign(**{f"level_{name}": [levels.get(name) for levels in known] for name in names})
 
 
 def _check_columns(what: str, rows: pd.DataFrame, used: list[str]) -> None:
@@ -167,9 +183,15 @@ def _by_axes(pairing: Pairing, rows: pd.DataFrame) -> Iterator[tuple[str, pd.Dat
         yield ", ".join(_text(value) for value in values), members
 
 
-def _rows(pairing: Pairing, row: dict[str, Any], ours: pd.DataFrame, names: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _rows(
+    pairing: Pairing, row: dict[str, Any], theirs: pd.DataFrame, ours: pd.DataFrame, names: dict[str, Any]
+) -> Iterator[dict[str, Any]]:
     for one in pairing.quantities:
         printed = row.get(one.published)
+        if one.over and all(row[column] == value for column, value in one.over.items()):
+            continue  # one over itself
+        if one.over and not is_missing(printed):
+            printed /= float(pick(theirs, one.over)[one.published].iloc[0])
         told = {
             **names,
             "quantity": one.title,
@@ -185,16 +207,20 @@ def _rows(pairing: Pairing, row: dict[str, Any], ours: pd.DataFrame, names: dict
             yield told | {"ours": " or ".join(_text(value) for value in _values(ours[one.ours])) or None}
             continue
         number = None if is_missing(printed) else float(printed) * one.scale
-        found = _pooled(ours, one.ours) if one.ours else None
+        found = _pooled(ours, one) if one.ours else None
         if found is not None:
             told |= {"ours": found.value, "ours_low": found.low, "ours_high": found.high, "n": found.n}
             told["ratio"] = number / found.value if number is not None and found.value else None
         yield told | {"published": number}
 
 
-def _pooled(rows: pd.DataFrame, column: str) -> Estimate | None:
+def _pooled(rows: pd.DataFrame, quantity: Quantity) -> Estimate | None:
     """Our value with its interval; where several rows have none of their own, from the least to the greatest."""
+    column = quantity.ours
     found = pool(rows, column)
+    if found is not None and found.n == 1 and quantity.interval:
+        low, high = (rows[name].dropna() for name in quantity.interval)
+        return dataclasses.replace(found, low=low.min() if len(low) else None, high=high.max() if len(high) else None)
     if found is None or found.n == 1 or found.low is not None:
         return found
     return dataclasses.replace(found, low=float(rows[column].min()), high=float(rows[column].max()))
