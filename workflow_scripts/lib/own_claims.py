@@ -27,7 +27,7 @@ DOCUMENTS = (
 CHECKS: dict[str, Callable[[Evidence], Judgement]] = {
     check.__name__: check for document in DOCUMENTS for check in document.CHECKS
 }
-COLUMNS = ["quote", "published", "published_why", "ours", "why"]
+COLUMNS = ["quote", "about", "published", "published_why", "ours", "why"]
 UNMEASURED = "nothing that was measured here speaks of it"
 ARITHMETIC = "it is arithmetic, which no measurement changes"
 
@@ -44,6 +44,11 @@ def check_claims(claims: list[dict[str, Any]], published: list[Verdict], evidenc
     for claim, verdict in zip(claims, published, strict=True):
         silence = ARITHMETIC if claim["kind"] == "equation" else UNMEASURED
         ours, why = CHECKS[claim["ours"]](evidence) if "ours" in claim else (CANNOT, silence)
-        named = {"quote": claim["quote"], "published": verdict.holds, "published_why": verdict.message}
+        named = {
+            "quote": claim["quote"],
+            "about": claim.get("about", ""),
+            "published": verdict.holds,
+            "published_why": verdict.message,
+        }
         rows.append(named | {"ours": ours, "why": why})
     return rows

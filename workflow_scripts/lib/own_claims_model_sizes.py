@@ -179,12 +179,12 @@ def mixed_halves_memory(evidence: Evidence) -> Judgement:
 
 def clocks_explain_the_spread(evidence: Evidence) -> Judgement:
     """A clock that stood still and no throttling leave the spread to something else."""
-    cells = evidence["cells"]
-    rows = (
-        cells[(cells.status == "ok") & cells.clock_mhz.notna() & cells.step_time_std_s.notna()] if len(cells) else cells
-    )
+    cells, devices = evidence["cells"], evidence["devices"]
+    gpus = devices[devices.type != "cpu"].device if len(devices) else []
+    rows = cells[cells.device.isin(gpus) & cells.clock_mhz.notna()] if len(cells) else cells
+    rows = rows[rows.step_time_std_s.notna()] if len(rows) else rows
     if rows.empty:
-        return CANNOT, "no clock could be read"
+        return CANNOT, "no clock of a GPU was read"
     cv = (rows.step_time_std_s / rows.step_time_mean_s).max()
     moved = rows.clock_mhz.max() / rows.clock_mhz.min() - 1
     throttled = rows.throttle.notna() & (rows.throttle != "none")
