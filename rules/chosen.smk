@@ -57,6 +57,7 @@ def left_by_device(wildcards):
     """All that one device left but weights and traces, and what tells of its study."""
     device = f"results/{STUDY.name}/devices/{wildcards.device}/"
     records = [*DEVICES, *CALIBRATIONS, *CELLS, *MEMORY, *TIMERS, *PROBE_RECORDS]
+    records += CHECKS
     records += [*trained(wildcards), *profiled(wildcards)]
     return {
         "records": [

@@ -65,6 +65,7 @@ rule collect_recommendation:
     input:
         recommendation="results/{study}/recommendation.json",
         checks=CHECKS,
+        recordings=RECORDINGS,
         cells="results/{study}/tables/cells.csv",
         devices="results/{study}/tables/devices.csv",
     output:

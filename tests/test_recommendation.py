@@ -145,8 +145,8 @@ def test_the_batch_from_which_throughput_stops_rising():
     assert measured_batches(rising[rising.batch_size < 4]).empty
 
 
-def advised(tmp_path, *, sample_s=0.05, status="ok"):
-    """A study of two devices: one plan that was checked, one without a plan."""
+def advised(tmp_path, *, sample_s=0.05, status="ok", of_another=False):
+    """A study of two devices: one plan that was checked (or a step of another batch), one without a plan."""
     plan = recommend(TASK, OWN, Device())
     assert isinstance(plan, Plan)
     values = {"reason": None, "way": dataclasses.asdict(OWN), "plan": to_json(plan), "cell": {}}
@@ -156,14 +156,15 @@ def advised(tmp_path, *, sample_s=0.05, status="ok"):
     record = tmp_path / "devices" / "cpu" / "recommended.json"
     record.parent.mkdir(parents=True)
     result = {"samples_s": [sample_s] * 10, "memory": {"peak_allocated_bytes": None}} if status == "ok" else None
-    record.write_text(
-        json.dumps({"status": status, "reason": None if status == "ok" else "too large", "result": result})
-    )
+    step = values["plan"]["step"] | ({"batch_size": 3} if of_another else {})
+    spec = {"model": values["plan"]["shape"], "step": step}
+    told_why = None if status == "ok" else "too large"
+    record.write_text(json.dumps({"status": status, "reason": told_why, "result": result, "spec": spec}))
     paths = example_tables.write_study(tmp_path, n_devices=2)
     tables = {name: tmp_path / f"{name}.csv" for name in ("recommendation", "batches", "sweep")}
     collect_recommendation.main(
-        recommendation=tmp_path / "recommendation.json", checks=[record], cells=paths["cells"],
-        devices=paths["devices"],
+        recommendation=tmp_path / "recommendation.json", checks=[record], recordings=[],
+        cells=paths["cells"], devices=paths["devices"],
         recommendation_table=tables["recommendation"], batches_table=tables["batches"], sweep_table=tables["sweep"],
         spec={},
     )  # fmt: skip
@@ -249,6 +250,14 @@ def test_the_page_has_the_part_only_where_something_was_asked(tmp_path):
     assert text.count("What to train where") == 2  # in the contents and as a heading
     assert "nothing is recommended: no cost model <of> fp32" in text
     assert "What to train where" not in Text(render(tmp_path, paths, figures=())).text
+
+
+def test_a_check_of_another_model_is_none(tmp_path):
+    _, tables = advised(tmp_path, of_another=True)
+    plans, _ = (csv_tables.read(tables[name]) for name in ("recommendation", "batches"))
+    (claim,) = recommendation_section.claims(plans, {})
+    assert claim.text.endswith("No step of it was timed: the device is not here, and its recording has none of it.")
+    assert not claim.records
 
 
 def test_a_check_without_a_measurement_says_why(tmp_path):

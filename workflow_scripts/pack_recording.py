@@ -7,6 +7,7 @@ Output:
     recording: recordings/{study}/{device}.zip; the same bytes for the same files.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ from workflow_scripts.lib.recordings import pack_recording
 def main(*, records: list[Path], about: list[Path], recording: Path, spec: dict[str, Any]) -> None:
     root = Path("results") / spec["study"]
     members = {path.relative_to(root).as_posix(): path.read_bytes() for path in [*about, *records]}
+    check = f"devices/{recording.stem}/recommended.json"
+    if check in members and "spec" not in json.loads(members[check]):
+        del members[check]  # nothing was recommended, and so nothing measured
     pack_recording(recording, study=spec["study"], device=recording.stem, work=spec["work"], members=members)
     announce(f"{recording}: {len(members)} files of {recording.stem} in {recording.stat().st_size:,} bytes")
 

@@ -124,7 +124,7 @@ def _why(row: dict[str, Any]) -> str:
 
 def _check(row: dict[str, Any]) -> str:
     if not row["status"]:
-        return "No step of it was timed: the device is not here."
+        return "No step of it was timed: the device is not here, and its recording has none of it."
     if row["status"] != "ok":
         why = STATUS_WORDS.get(row["status"], row["status"])
         return f"The step that was to check it has no measurement: {why}" + (

@@ -6,6 +6,7 @@ from typing import Any
 
 from workflow_scripts.lib.counts import count_parameters
 from workflow_scripts.lib.estimates import estimate
+from workflow_scripts.lib.record_files import read_text
 from workflow_scripts.lib.specs import ModelShape, from_json
 
 COLUMNS = (
@@ -42,11 +43,14 @@ def plan_row(advised: dict[str, Any], train_budget_s: float) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def check_row(record: Path | None, row: dict[str, Any]) -> dict[str, Any]:
-    """What the check measured; nothing where the device is not a local one."""
+def check_row(record: Path | None, row: dict[str, Any], advised: dict[str, Any]) -> dict[str, Any]:
+    """What the check measured; nothing where there is none, or where another model was recommended then."""
     if record is None or row["reason"]:
         return {}
-    found = json.loads(record.read_text(encoding="utf-8"))
+    found = json.loads(read_text(record))
+    asked = found.get("spec") or {}
+    if (asked.get("model"), asked.get("step")) != (advised["plan"]["shape"], advised["plan"]["step"]):
+        return {}
     told = {"status": found["status"], "check_reason": found["reason"], "record": record.as_posix()}
     if found["status"] != "ok":
         return told

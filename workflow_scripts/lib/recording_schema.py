@@ -197,7 +197,9 @@ def _check(name: str, content: bytes, study: str, device: str) -> None:
     if not name.endswith(".json"):
         return
     value = parse_json(content)
-    if parts[0] != "devices" or len(parts) == 3:
+    if parts[-1] == "recommended.json":
+        _check_record(value, "cell", "recommended", study, device)
+    elif parts[0] != "devices" or len(parts) == 3:
         kind = parts[-1].removesuffix(".json")
         _validate(kind, value, name)
         if kind in ("device", "calibration") and value["device"] != device:
@@ -206,12 +208,11 @@ def _check(name: str, content: bytes, study: str, device: str) -> None:
             for role in value["roles"].values():
                 from_json(ModelShape, role["shape"])
     elif parts[2] in KINDS and (parts[2] not in ("runs", "profiles") or parts[-1] in ("run.json", "profile.json")):
-        _check_record(value, KINDS[parts[2]], parts, study, device)
+        _check_record(value, KINDS[parts[2]], parts[3].removesuffix(".json"), study, device)
 
 
-def _check_record(record: Any, kind: str, parts: list[str], study: str, device: str) -> None:
-    _validate("record", record, parts[-1])
-    identity = parts[3].removesuffix(".json")
+def _check_record(record: Any, kind: str, identity: str, study: str, device: str) -> None:
+    _validate("record", record, identity)
     named = record["spec"]["name"] if kind == "profile" and "name" in record["spec"] else record["id"]
     stated = {"kind": record["kind"], "study": record["study"], "device": record["device"].get("id"), "id": named}
     for key, wanted in {"kind": kind, "study": study, "device": device, "id": identity}.items():

@@ -23,7 +23,7 @@ MANIFEST = "manifest.json"
 RECORDING_VERSION = 1
 NAME = r"[A-Za-z0-9_][A-Za-z0-9_.+=-]*"
 PLACES = (
-    rf"study\.yaml|selection\.json|corpus/corpus\.json|devices/{{device}}/(?:device\.json|calibration\.json|"
+    rf"study\.yaml|selection\.json|corpus/corpus\.json|devices/{{device}}/(?:(?:device|calibration|recommended)\.json|"
     rf"(?:cells|memory|timers|probes)/{NAME}\.json|runs/{NAME}/(?:run\.json|metrics\.csv|samples\.txt)|"
     rf"profiles/{NAME}/{NAME}\.(?:json|csv))"
 )
