@@ -53,7 +53,14 @@ def main(
         outcome = (
             outsized_outcome(spec)
             or barred_outcome(calibration, run["step"])
-            or run_isolated(TRAIN, arguments, device=where, timeout_s=run["timeout_s"], on_message=listener.hear)
+            or run_isolated(
+                TRAIN,
+                arguments,
+                device=where,
+                timeout_s=run["timeout_s"],
+                on_message=listener.hear,
+                compiled=record.parents[1] / "compiled",
+            )
         )
     if outcome.status != "ok":
         ended = f"{outcome.status}: {outcome.reason}"

@@ -10,7 +10,7 @@ class StepRow(NamedTuple):
 
     step: int  # counts from 1
     tokens: int  # seen so far, this step's included
-    elapsed_s: float  # sum of the step times so far: training alone, without evaluation, checkpoints, interruptions
+    elapsed_s: float  # training alone: sum of step times so far, but each process's first, which may have compiled
     loss: float  # of this step's batch, before its update, in nats per token
     learning_rate: float  # of this step's update
     grad_norm: float | None  # global norm before clipping; infinite where fp16 skipped the update

@@ -15,13 +15,13 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from workflow_scripts.lib import fork_server
+from workflow_scripts.lib.compiled_code import compiled_folder
 from workflow_scripts.lib.lost_device import present
 from workflow_scripts.lib.machine_lock import machine_lock
 from workflow_scripts.lib.outcome import Barred, Diverged, Outcome, Status, Unavailable
@@ -76,6 +76,7 @@ def run_isolated(
     on_message: Callable[[dict[str, Any]], None] | None = None,
     fresh: bool = False,
     environment: dict[str, str] | None = None,
+    compiled: Path | None = None,
 ) -> Outcome:
     """Calls `target(arguments, send)` in a process of its own while holding the machine.
 
@@ -92,6 +93,8 @@ def run_isolated(
             a spread between processes that is to include its luck needs fresh ones.
         environment: variables of the child alone, such as those that its C library reads when it starts; with any, it
             is a new interpreter.
+        compiled: a folder of compiled code that this child shares with others, for one whose compile time is no result;
+            by default it finds nothing and leaves nothing.
 
     Raises:
         WorkflowEnded: the workflow died meanwhile; the child is dead by then.
@@ -101,7 +104,10 @@ def run_isolated(
     try:
         with machine_lock(check=workflow.check):
             server_of = None if fresh or environment else workflow
-            outcome = _run(target, arguments, device, timeout_s, on_message, server_of, workflow, environment or {})
+            with compiled_folder(compiled) as (folder, keep):
+                variables = child_environment(device) | {fork_server.COMPILED_FOLDER: folder} | (environment or {})
+                outcome = _run(target, arguments, device, timeout_s, on_message, server_of, workflow, variables)
+                keep(outcome.status == "ok")
             return present(device, outcome)
     finally:
         workflow.close()
@@ -115,22 +121,18 @@ def _run(
     on_message: Callable[[dict[str, Any]], None] | None,
     server_of: Workflow | None,
     workflow: Workflow,
-    environment: dict[str, str],
+    variables: dict[str, str],
 ) -> Outcome:
     request = {"target": target, "arguments": arguments, "threads": device.threads}
     kills_before = host_oom_kills()
     started_at, start = _now(), time.monotonic()
-    # What one process compiles, no other finds: or the compile time would depend on who came before, and a process that
-    # was killed while compiling would leave half a library to the next.
-    compiled = tempfile.TemporaryDirectory(prefix="assay-compiled-", ignore_cleanup_errors=True)
     try:
-        variables = child_environment(device) | {fork_server.COMPILED_FOLDER: compiled.name} | environment
-        with compiled, _start(variables, device, server_of) as (process, channel):
+        with _start(variables, device, server_of) as (process, channel):
             heard = _converse(process, channel, request, start + timeout_s, on_message, workflow)
     except fork_server.ServerLost as error:
         workflow.check()
         logger.warning("%s; measuring again in a plain process", error)
-        return _run(target, arguments, device, timeout_s, on_message, None, workflow, environment)
+        return _run(target, arguments, device, timeout_s, on_message, None, workflow, variables)
     status, reason = _classify(heard, timeout_s, kills_before)
     return Outcome(
         status=status,

@@ -101,6 +101,11 @@ class Training:
         """Steps done so far."""
         return len(self.rows)
 
+    @property
+    def first_step(self) -> int:
+        """The step that this process began with, which may have compiled and so is in no row's `elapsed_s`."""
+        return (self.resumed_at_steps or [0])[-1] + 1
+
     def resume(self) -> None:
         """Loads the newest checkpoint, if there is one of this very run, and begins the time of training."""
         saved = self.checkpoints.load()
@@ -135,7 +140,8 @@ class Training:
             step = self.n_done + 1
             if not math.isfinite(loss):
                 raise self.diverged(step, f"loss {loss}")
-            elapsed_s += step_time_s
+            if step > self.first_step:
+                elapsed_s += step_time_s
             tokens, rate = step * self.tokens_per_step, self.step.learning_rate(step)
             norm = None if math.isnan(grad_norm) else grad_norm
             self.rows.append(StepRow(step, tokens, elapsed_s, loss, rate, norm, step_time_s))
