@@ -42,6 +42,24 @@ def test_a_price_gives_a_cost_and_none_gives_none():
     assert "the price of cpu is not stated" in row.not_compared
 
 
+def test_energy_and_cost_are_told_for_a_million_tokens_and_their_lack_once():
+    runs = example_tables.runs(2)
+    runs["energy_j"] = np.where(runs.device == "gpu", 2e-3 * runs.n_tokens, np.nan)
+    rows = example_comparisons.compare(prices={"gpu": 3.6}, runs=runs)
+    part = devices_section.section(rows, example_tables.devices(2), "example", [])["parts"][0]
+    told = [sentence for sentence in part.sentences if sentence.startswith("A million tokens")]
+    assert len(told) == 2
+    assert all("2,000\u00a0J and " in sentence and "\u00a0EUR on " in sentence for sentence in told)
+    assert [sentence for sentence in part.sentences if "`cpu` has no" in sentence] == part.sentences[-2:]
+
+
+def test_what_bounds_a_step_is_told_only_where_it_is_known():
+    runs = example_tables.runs(2)
+    runs.loc[runs.device == "gpu", "execution"] = "graphed"  # in which the grid has no cells
+    text = devices_section.row_claims(example_comparisons.compare(runs=runs).iloc[0].to_dict(), {})[0].text
+    assert "not enough" not in text
+
+
 def test_time_to_a_loss_lies_between_the_evaluations_around_it():
     history = pd.DataFrame({"val_loss": [3.0, 2.0, 1.0], "elapsed_s": [10.0, 20.0, 30.0]})
     assert first_at(history, "elapsed_s", 1.5) == pytest.approx(25)
@@ -53,7 +71,7 @@ def test_an_error_of_the_audit_withholds_the_comparison():
     found = [{"rule": "r", "severity": "error", "subject": "gpu", "message": "no", "advice": "", "numbers": {}}]
     shown = devices_section.section(example_comparisons.compare(), example_tables.devices(2), "example", found)
     assert len(shown["withheld"]) == 4
-    assert not shown["parts"][0].sentences
+    assert not any("×" in sentence for sentence in shown["parts"][0].sentences)
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.lib.operator_work import cost_row
+from workflow_scripts.lib.operator_work import cost_rows
 from workflow_scripts.lib.record_files import read_text, recorded
 from workflow_scripts.lib.tables import write_table
 
@@ -44,15 +44,14 @@ def main(
 def best_operators(calibration: dict[str, Any]) -> list[dict[str, Any]]:
     """The fastest of all sizes of each operator, direction and precision: products in FLOP/s, others in bytes/s."""
     best: dict[tuple[str, str], dict[str, Any]] = {}
-    for cost in calibration.get("operators") or ():
-        row = cost_row(calibration["device"], cost)
+    for row in cost_rows(calibration):
         rate, unit = (row.get("flop_per_s"), "FLOP/s") if row.get("flops") else (row.get("bytes_per_s"), "bytes/s")
         if rate is None:
             continue
-        key = (f"{cost['kind']}_{cost['direction']}", cost["precision"])
+        key = (f"{row['kind']}_{row['direction']}", row["precision"])
         if key not in best or best[key]["best"] < rate:
             name, precision = key
-            measured = {"quantity": name, "precision": precision, "unit": unit, "n": cost["n"]}
+            measured = {"quantity": name, "precision": precision, "unit": unit, "n": row["n"]}
             best[key] = {**measured, "value": rate, "best": rate}
     return list(best.values())
 

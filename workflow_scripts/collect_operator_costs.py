@@ -13,7 +13,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from workflow_scripts.lib.operator_work import cost_row
+from workflow_scripts.lib.operator_work import cost_rows
 from workflow_scripts.lib.record_files import read_text, recorded
 from workflow_scripts.lib.tables import write_table
 
@@ -23,7 +23,7 @@ COLUMNS = "device kind precision direction dims seconds host_s n flops moved_byt
 def main(*, calibrations: list[Path], recordings: list[Path], operator_costs: Path, spec: dict[str, Any]) -> None:
     every = [*calibrations, *recorded(recordings, "calibration.json")]
     found = [json.loads(read_text(path)) for path in every]
-    rows = [cost_row(one["device"], cost) for one in found for cost in one.get("operators") or ()]
+    rows = [row for one in found for row in cost_rows(one)]
     write_table(operator_costs, rows, COLUMNS)
 
 

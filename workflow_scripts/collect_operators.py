@@ -20,7 +20,7 @@ COLUMNS = ("device name operator category phase calls_per_step self_time_s share
 def main(
     *, operators: list[Path], recordings: list[Path], selection: list[Path], operators_table: Path, spec: dict[str, Any]
 ) -> None:
-    others = of_same_models(recorded(recordings, "profiles/*/profile.json"), selection)
+    others = of_same_models(recorded(recordings, "profiles/*/profile.json"), selection, operators)
     every = [*operators, *(path.with_name("operators.csv") for path in others)]
     tables = [pd.read_csv(open_text(path)).assign(device=path.parents[2].name, name=path.parent.name) for path in every]
     tables = [table for table in tables if len(table)]

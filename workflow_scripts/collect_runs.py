@@ -24,7 +24,7 @@ def main(
     runs: Path, curves: Path, spec: Any,
 ) -> None:  # fmt: skip
     facts = json.loads(corpus.read_text(encoding="utf-8"))
-    others = of_same_models(recorded(recordings, "runs/*/run.json"), selection)
+    others = of_same_models(recorded(recordings, "runs/*/run.json"), selection, records)
     records = [*records, *others]
     metrics = [*metrics, *(path.with_name("metrics.csv") for path in others)]
     histories = [pd.read_csv(open_text(path)) for path in metrics]

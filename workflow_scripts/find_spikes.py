@@ -23,7 +23,7 @@ from workflow_scripts.lib.tables import write_table
 def main(
     *, records: list[Path], metrics: list[Path], recordings: list[Path], selection: list[Path], spikes: Path, spec: Any
 ) -> None:
-    others = of_same_models(recorded(recordings, "runs/*/run.json"), selection)
+    others = of_same_models(recorded(recordings, "runs/*/run.json"), selection, records)
     histories = [*metrics, *(path.with_name("metrics.csv") for path in others)]
     rows = []
     for path, history in zip([*records, *others], histories, strict=True):

@@ -21,7 +21,7 @@ COLUMNS = (
     "name device_a device_b execution_a execution_b throughput_a_tokens_per_s throughput_b_tokens_per_s ratio "
     "ratio_low ratio_high verdict ceiling_ratio share_a share_b bound_a bound_b bound_basis target_loss "
     "time_to_loss_a_s time_to_loss_low_a_s time_to_loss_high_a_s "
-    "time_to_loss_b_s time_to_loss_low_b_s time_to_loss_high_b_s "
+    "time_to_loss_b_s time_to_loss_low_b_s time_to_loss_high_b_s first_step_a_s first_step_b_s "
     "energy_per_token_a_j energy_per_token_b_j cost_per_million_tokens_a cost_per_million_tokens_b currency "
     "not_compared records"
 ).split()
@@ -97,14 +97,15 @@ def _fill(
         row[f"throughput_{end}_tokens_per_s"] = speed.value
         row[f"share_{end}"] = rate / ceiling if ceiling and not is_missing(rate) else None
         row[f"bound_{end}"], basis = bound_of(first)
-        bases.append(basis)
+        bases += [basis] if row[f"bound_{end}"] else []
+        row[f"first_step_{end}_s"] = None if side.first_step_s.isna().all() else float(side.first_step_s.median())
         row[f"energy_per_token_{end}_j"] = None if is_missing(joules) else joules
         price = prices.get(device)
         row[f"cost_per_million_tokens_{end}"] = None if price is None else price / 3600 * MILLION / speed.value
         lacking += [] if ceiling else [f"no ceiling of {first.precision} products measured on {device}"]
         lacking += [f"no energy counted on {device}"] if is_missing(joules) else []
         lacking += [f"the price of {device} is not stated"] if price is None else []
-    row["bound_basis"] = " and ".join(dict.fromkeys(bases))
+    row["bound_basis"] = " and ".join(dict.fromkeys(bases)) or None
     row["ceiling_ratio"] = best[0] / best[1] if all(best) else None
     row["currency"] = currency if prices else None
     target = common_target([_histories(curves, side) for side in sides])

@@ -1,15 +1,21 @@
 """The report's part on devices beside each other: who is faster, where that comes from, what it costs."""
 
+import math
+from collections.abc import Iterator
+
 import pandas as pd
 
 from workflow_scripts.lib.claims import Claim, judged
+from workflow_scripts.lib.device_comparison import MILLION
 from workflow_scripts.lib.page import Column
 from workflow_scripts.lib.parts import Part, shown
-from workflow_scripts.lib.quantities import digits, is_missing, listing, percent, quantity, span, times
+from workflow_scripts.lib.quantities import SPACE, digits, is_missing, listing, percent, quantity, span, times
 
 BOUND_WORDS = {
-    "launch": "waits for launches", "bandwidth": "waits for memory traffic", "compute": "waits for arithmetic",
+    "launch": "launch-bound (the device waits for its host)", "bandwidth": "bandwidth-bound (it waits for memory)",
+    "compute": "compute-bound (it waits for arithmetic)",
 }  # fmt: skip
+FIRST_STEP = 0.1  # share of the time to a loss from which on the first step's part in it is told
 COMPARED = [
     Column(name="name", title="model", axis=True),
     Column(name="device_a", title="faster device"),
@@ -18,9 +24,9 @@ COMPARED = [
     Column(name="ratio", title="interval", kind="", low="ratio_low", high="ratio_high", measured=True),
     Column(name="verdict", title="verdict", measured=True),
     Column(name="ceiling_ratio", title="ratio of ceilings", kind="ratio", measured=True),
-    Column(name="time_to_loss_a_s", title="to the loss, faster", kind="s", measured=True),
-    Column(name="time_to_loss_b_s", title="to the loss, other", kind="s", measured=True),
-    Column(name="not_compared", title="not compared"),
+    Column(name="target_loss", title="loss that both reached", kind="loss", measured=True),
+    Column(name="time_to_loss_a_s", title="time to it, faster", kind="s", measured=True),
+    Column(name="time_to_loss_b_s", title="time to it, other", kind="s", measured=True),
 ]
 SIDES = [
     Column(name="name", title="model", axis=True),
@@ -28,9 +34,9 @@ SIDES = [
     Column(name="execution", title="execution", axis=True),
     Column(name="throughput_tokens_per_s", title="throughput", kind="tokens/s", measured=True),
     Column(name="share", title="share of its ceiling", kind="percent", measured=True),
-    Column(name="bound", title="the step", measured=True),
-    Column(name="energy_per_token_j", title="joules a token", kind="number", measured=True),
-    Column(name="cost", title="a million tokens"),
+    Column(name="bound", title="bound by", measured=True),
+    Column(name="energy_j", title="energy of a million tokens (J)", kind="number", measured=True),
+    Column(name="cost", title="cost of a million tokens", measured=True),
 ]
 
 
@@ -47,19 +53,14 @@ def section(comparison: pd.DataFrame, devices: pd.DataFrame, study: str, found: 
         return {"parts": [], "withheld": []}
     names = dict(zip(devices.device, devices.name, strict=True))
     claims = [judged(claim, found) for row in comparison.to_dict("records") for claim in row_claims(row, names)]
-    origin = devices.get("origin", pd.Series(dtype=object))
-    recorded = [str(device) for device in devices.device[origin == "recorded"]]
-    sentences = [claim.text for claim in claims if claim.withheld is None]
-    if recorded:
-        told = listing(f"`{device}`" for device in recorded)
-        sentences.insert(0, f"{told} {'was' if len(recorded) == 1 else 'were'} measured elsewhere and recorded there.")
+    told, own = [claim.text for claim in claims if claim.withheld is None], sides(comparison)
     part = Part(
         title="Throughput, and where its ratio comes from",
-        sentences=sentences,
+        sentences=[*origins(devices, study), *told, *lacking(own)],
         figures=[("devices", "Throughput by device"), ("device_losses", "Loss on every device")],
         tables=[
             *shown(comparison, COMPARED, study, "Devices beside each other, model by model", "device_comparison"),
-            *shown(sides(comparison), SIDES, study, "What each device makes of itself", "device_comparison"),
+            *shown(own, SIDES, study, "What each device makes of itself", "device_comparison"),
         ],
     )  # fmt: skip
     return {"parts": [part], "withheld": [claim for claim in claims if claim.withheld is not None]}
@@ -74,16 +75,39 @@ def sides(comparison: pd.DataFrame) -> pd.DataFrame:
             rows[row["name"], row[f"device_{end}"]] = {
                 "name": row["name"], "device": row[f"device_{end}"], "execution": row[f"execution_{end}"],
                 "throughput_tokens_per_s": row[f"throughput_{end}_tokens_per_s"], "share": row[f"share_{end}"],
-                "bound": BOUND_WORDS.get(row[f"bound_{end}"]), "energy_per_token_j": row[f"energy_per_token_{end}_j"],
-                "cost": "not stated" if is_missing(cost) else f"{digits(cost)}\u00a0{row['currency']}",
+                "bound": row[f"bound_{end}"], "energy_j": MILLION * (row[f"energy_per_token_{end}_j"] or math.nan),
+                "cost": None if is_missing(cost) else f"{digits(cost)}{SPACE}{row['currency']}",
             }  # fmt: skip
-    columns = [column.name for column in SIDES]
-    return pd.DataFrame(list(rows.values()), columns=columns).sort_values("name", kind="stable")
+    return pd.DataFrame(list(rows.values()), columns=[column.name for column in SIDES])
+
+
+def origins(devices: pd.DataFrame, study: str) -> Iterator[str]:
+    """Says of each device that was measured elsewhere where its numbers come from."""
+    found = devices[devices.origin == "recorded"] if "origin" in devices else devices.iloc[:0]
+    for device in found.itertuples():
+        by = "" if is_missing(device.torch) else f" with torch {device.torch}"
+        yield (
+            f"`{device.device}` ({device.name}) was not measured here: its numbers come from "
+            f"`recordings/{study}/{device.device}.zip`, recorded{by} on the machine that has it. "
+            "`recordings: ignore` in the config leaves it out."
+        )
+
+
+def lacking(own: pd.DataFrame) -> Iterator[str]:
+    """What devices have no numbers for, told once for all models."""
+    for column, lack in (
+        ("share", "no share of a ceiling: no rate of products in the training's precision was measured"),
+        ("energy_j", "no energy: nothing that counts it could be read there"),
+        ("cost", "no cost: the study states no price of its hour (`prices`)"),
+    ):
+        without = dict.fromkeys(own.device[own[column].isna()])
+        if without:
+            yield f"{listing(f'`{device}`' for device in without)} {'has' if len(without) == 1 else 'have'} {lack}."
 
 
 def row_claims(row: dict, names: dict[str, str]) -> list[Claim]:
     """The sentences on one model and pair of devices."""
-    a, b = (str(names.get(row[f"device_{end}"], row[f"device_{end}"])) for end in "ab")
+    a, b = _names(row, names)
     records = tuple(str(row["records"] or "").split()) if not is_missing(row["records"]) else ()
     common = {
         "topic": "devices", "records": records,
@@ -98,9 +122,9 @@ def row_claims(row: dict, names: dict[str, str]) -> list[Claim]:
         f"{quantity(row['throughput_b_tokens_per_s'], 'tokens/s')}"
     )
     if row["verdict"] in ("same", "undecided"):
-        whether = "as fast as" if row["verdict"] == "same" else "faster or slower than"
-        text = f"`{row['name']}` trains on {a} {whether} on {b}{'' if row['verdict'] == 'same' else ', undecided'}: "
-        text += f"{speeds}, a ratio of {times(row['ratio'])} ({within})."
+        undecided = f"Whether `{row['name']}` trains faster on {a} or on {b} is undecided"
+        text = f"`{row['name']}` trains as fast on {a} as on {b}" if row["verdict"] == "same" else undecided
+        text += f": {speeds}, a ratio of {times(row['ratio'])} ({within})."
     else:
         text = f"`{row['name']}` trains {times(row['ratio'])} ({within}) as fast on {a} as on {b}: {speeds}"
         if row["execution_a"] != row["execution_b"]:
@@ -110,7 +134,14 @@ def row_claims(row: dict, names: dict[str, str]) -> list[Claim]:
     claims = [Claim(text=f"{text}{_whence(row, a, b)}", numbers=numbers, **common)]
     if not is_missing(row["target_loss"]):
         claims.append(_time_to_loss(row, a, b, common))
-    return claims
+    return [*claims, *_per_token(row, a, b, common)]
+
+
+def _names(row: dict, names: dict[str, str]) -> tuple[str, str]:
+    """What the two devices are called: by their hardware, and by their id too where that is equal."""
+    ids = [str(row[f"device_{end}"]) for end in "ab"]
+    a, b = (str(names.get(device, device)) for device in ids)
+    return (f"{a} (`{ids[0]}`)", f"{b} (`{ids[1]}`)") if a == b else (a, b)
 
 
 def _whence(row: dict, a: str, b: str) -> str:
@@ -118,14 +149,29 @@ def _whence(row: dict, a: str, b: str) -> str:
     text = ""
     shares = [row["share_a"], row["share_b"]]
     if not is_missing(row["ceiling_ratio"]) and not any(is_missing(share) for share in shares):
-        text = f" Its ceiling is {times(row['ceiling_ratio'])} as high, of which it reaches {percent(shares[0])}, "
-        text += f"the other {percent(shares[1])} of its own."
+        text = f" Of the best rate of products of each, it reaches {percent(shares[0])} on {a} and "
+        text += f"{percent(shares[1])} on {b}; that of {a} is {times(row['ceiling_ratio'])} as high."
     known = [(name, BOUND_WORDS[row[f"bound_{end}"]]) for name, end in ((a, "a"), (b, "b"))
              if not is_missing(row[f"bound_{end}"])]  # fmt: skip
     if known:
-        told = listing(f"on {name} a step {words}" for name, words in known)
-        text += f" By {row['bound_basis']}, {told}."
+        told = listing(f"{words} on {name}" for name, words in known)
+        text += f" By {row['bound_basis']}, its step is {told}."
     return text
+
+
+def _per_token(row: dict, a: str, b: str, common: dict) -> Iterator[Claim]:
+    """What a million tokens take on each device in energy and in money, as far as it is known."""
+    told, numbers = [], {}
+    for end, name in (("a", a), ("b", b)):
+        joules, cost = row[f"energy_per_token_{end}_j"], row[f"cost_per_million_tokens_{end}"]
+        parts = [] if is_missing(joules) else [f"{digits(joules * MILLION)}{SPACE}J"]
+        parts += [] if is_missing(cost) else [f"{digits(cost)}{SPACE}{row['currency']}"]
+        told += [f"{listing(parts)} on {name}"] if parts else []
+        numbers |= {} if is_missing(joules) else {f"energy_per_token_{end}_j": joules}
+        numbers |= {} if is_missing(cost) else {f"cost_per_million_tokens_{end}": cost}
+    if told:
+        text = f"A million tokens of training `{row['name']}` take {listing(told)}."
+        yield Claim(text=text, numbers=numbers, **common)
 
 
 def _time_to_loss(row: dict, a: str, b: str, common: dict) -> Claim:
@@ -133,7 +179,10 @@ def _time_to_loss(row: dict, a: str, b: str, common: dict) -> Claim:
     for end, name in (("a", a), ("b", b)):
         low, high = row[f"time_to_loss_low_{end}_s"], row[f"time_to_loss_high_{end}_s"]
         seeds = "one seed" if is_missing(low) else f"{quantity(low, 's')} to {quantity(high, 's')} over seeds"
-        told.append(f"{quantity(row[f'time_to_loss_{end}_s'], 's')} of training on {name} ({seeds})")
+        first, taken = row[f"first_step_{end}_s"], row[f"time_to_loss_{end}_s"]
+        if not is_missing(first) and first > FIRST_STEP * taken:
+            seeds += f", {quantity(first, 's')} of it the first step"
+        told.append(f"{quantity(taken, 's')} of training on {name} ({seeds})")
     text = f"`{row['name']}` came to a validation loss of {row['target_loss']:.3f} nats per token, the lowest that "
     text += f"every run on both reached, after {listing(told)}."
     return Claim(text=text, numbers={"target_loss": row["target_loss"]}, **common)

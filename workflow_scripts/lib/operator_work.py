@@ -152,6 +152,12 @@ def moved_bytes(
     return float((4 if kind in ("optimizer", "loss", "embedding") else element_bytes) * elements(kind, dims) * passes)
 
 
+def cost_rows(calibration: dict[str, Any]) -> list[dict[str, Any]]:
+    """The operators that a calibration measured; kinds that only another version of Assay knows are left out."""
+    known = [cost for cost in calibration.get("operators") or () if cost["kind"] in (*PRODUCTS, *PASSES)]
+    return [cost_row(calibration["device"], cost) for cost in known]
+
+
 def cost_row(device: str, cost: dict[str, Any]) -> dict[str, Any]:
     """A measured operator as a row of operator_costs.csv, with its work."""
     kind, dims, direction = cost["kind"], tuple(cost["dims"]), cost["direction"]

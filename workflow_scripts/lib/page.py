@@ -173,7 +173,7 @@ def _printer(column: Column, rows: pd.DataFrame) -> tuple[Callable[[dict], str],
             )
         ), unit
     if column.kind == "doubts":
-        return lambda row: str(row.get(column.name) or ""), ""
+        return lambda row: "" if is_missing(row.get(column.name)) else str(row[column.name]), ""
     if column.kind in ("text", "printed", "status", "record"):
         words = STATUS_WORDS if column.kind == "status" else {}
         return lambda row: _words(row.get(column.name), words), ""

@@ -48,12 +48,13 @@ def recorded(recordings: Iterable[Path], pattern: str) -> list[Path]:
     ]
 
 
-def of_same_models(records: Iterable[Path], selection: Iterable[Path]) -> list[Path]:
+def of_same_models(records: Iterable[Path], selection: Iterable[Path], local: Iterable[Path] = ()) -> list[Path]:
     """Keeps the records of runs or profiles whose role, if they have one, has the model that the selection gives it.
 
     Args:
         records: run.json or profile.json of recorded devices.
         selection: selection.json, or nothing where the study names its models.
+        local: records of this machine, in whose order those of each recorded device are given.
     """
     roles = {role: chosen for file in selection for role, chosen in json.loads(read_text(file))["roles"].items()}
     kept = []
@@ -61,7 +62,8 @@ def of_same_models(records: Iterable[Path], selection: Iterable[Path]) -> list[P
         spec = json.loads(read_text(record))["spec"]
         if spec["name"] not in roles or spec["model"] == roles[spec["name"]]["shape"]:
             kept.append(record)
-    return kept
+    places = {name: place for place, name in enumerate(dict.fromkeys(path.parent.name for path in local))}
+    return sorted(kept, key=lambda path: (str(archive_of(path)), places.get(path.parent.name, len(places))))
 
 
 def _open(archive: Path) -> zipfile.ZipFile:
