@@ -197,6 +197,19 @@ def test_a_cell_left_out_does_not_know_itself(rates):
     assert misled == honest
 
 
+def test_cells_of_a_model_are_predicted_by_those_of_other_models(rates):
+    cases = measured_cases(rates, 8)
+    alone = TimeModel(device_type="cpu", rates=rates, cases=tuple(cases[:1]))
+    assert alone.by_other_models() is None
+    longer = dataclasses.replace(cases[0].shape, sequence_length=64)
+    twice = dataclasses.replace(cases[0], shape=longer, step_time_s=cases[0].step_time_s * 5)  # the same model, misled
+    with_it, without = (
+        TimeModel(device_type="cpu", rates=rates, cases=tuple(some)).by_other_models()[0]
+        for some in ([*cases, twice], cases)
+    )
+    assert with_it == without
+
+
 def test_the_error_from_few_cells_falls_with_their_number(rates):
     model = TimeModel(device_type="cpu", rates=rates, cases=tuple(measured_cases(rates, 30, noise=0.02)))
     assert model.error_from(8) < model.error_from(3) < model.error_from(1)

@@ -30,7 +30,8 @@ def fit_models(rows: Sequence[dict[str, Any]], calibrations: Sequence[dict[str, 
     Returns:
         The content of cost_model.json: for each device `type`, `rates`, `cases` (see `cost_model.read_models`), and
         `errors` by precision and execution: `n_fitted`; relative mean absolute `leave_one_out_error`, with the share
-        of cells `within_interval`; `uncorrected_error` of the calibrated sum; `error_from`, by number of cells.
+        of cells `within_interval`; `fresh_model_error` by the cells of other models (None with one model);
+        `uncorrected_error` of the calibrated sum; `error_from`, by number of cells.
     """
     devices = {}
     for calibration in calibrations:
@@ -70,11 +71,16 @@ def _judge(model: TimeModel, members: Sequence[dict[str, Any]]) -> dict[str, Any
         off.append(abs(predicted.step_time_s / case.step_time_s - 1))
         within.append(predicted.low_s <= case.step_time_s <= predicted.high_s)
         uncorrected.append(abs(model.sum_s(case.shape, case.step, case.optimizer) / case.step_time_s - 1))
+    fresh = model.by_other_models()
+    fresh_off = [
+        abs(one.step_time_s / case.step_time_s - 1) for one, case in zip(fresh or (), model.cases, strict=False)
+    ]
     n = len(members)
     return {
         "n_fitted": n,
         "leave_one_out_error": sum(off) / n,
         "within_interval": sum(within) / n,
+        "fresh_model_error": sum(fresh_off) / n if fresh else None,
         "uncorrected_error": sum(uncorrected) / n,
         "error_from": {str(k): model.error_from(k) for k in FEW},
     }

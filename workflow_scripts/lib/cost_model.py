@@ -94,6 +94,17 @@ class TimeModel:
         """The model without one of its cells."""
         return dataclasses.replace(self, cases=self.cases[:index] + self.cases[index + 1 :])
 
+    def by_other_models(self) -> list[StepPrediction] | None:
+        """Predicts each cell by those of other models, whatever their batch or context; None where there are none."""
+        models = [dataclasses.replace(case.shape, sequence_length=1) for case in self.cases]
+        if len(set(models)) < 2:
+            return None
+        told = []
+        for model, case in zip(models, self.cases, strict=True):
+            others = tuple(one for one, its in zip(self.cases, models, strict=True) if its != model)
+            told.append(dataclasses.replace(self, cases=others).predict(case.shape, case.step, case.optimizer))
+        return told
+
     def error_from(self, k: int, draws: int = 40, seed: int = 0) -> float | None:
         """Gives the mean absolute error, relative, on the other cells when only k of them, drawn at random, are known.
 

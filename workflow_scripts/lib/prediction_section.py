@@ -18,6 +18,7 @@ ERRORS = [
     Column(name="from_3", title="corrected by 3 cells", kind="percent", measured=True),
     Column(name="from_8", title="by 8", kind="percent", measured=True),
     Column(name="left_out", title="by all others", kind="percent", measured=True),
+    Column(name="fresh", title="by those of other models", kind="percent", measured=True),
     Column(name="within", title="inside the interval", kind="percent", measured=True),
 ]
 
@@ -57,8 +58,8 @@ def _bounds(cells: pd.DataFrame, devices: dict[str, str]) -> list[str]:
     known = cells[cells.predicted_bound.notna()]
     for device, group in known.groupby("device", sort=False):
         counts = group.predicted_bound.value_counts()
-        words = [f"{counts[bound]:,} by {bound}" for bound in ("launch", "bandwidth", "compute") if bound in counts]
-        told.append(f"Of {plural(len(group), 'cell')} on {devices.get(device, device)}, {listing(words)} are bound.")
+        words = [f"{bound} bounds {counts[bound]:,}" for bound in ("launch", "bandwidth", "compute") if bound in counts]
+        told.append(f"Of {plural(len(group), 'cell')} on {devices.get(device, device)}, {listing(words)}.")
     return told
 
 
@@ -75,7 +76,7 @@ def _table(rows: pd.DataFrame, cost_model: dict[str, Any], study: str) -> Table:
                 "device": device, "group": name, "n_cells": group.cell.nunique(), "datasheet": off.get("datasheet"),
                 "ceiling": off.get("ceiling"), "uncorrected": errors.get("uncorrected_error"), "from_3": few.get("3"),
                 "from_8": few.get("8"), "left_out": errors.get("leave_one_out_error"),
-                "within": errors.get("within_interval"),
+                "fresh": errors.get("fresh_model_error"), "within": errors.get("within_interval"),
             }
         )  # fmt: skip
     return table(pd.DataFrame(printed), ERRORS, study)
