@@ -5,7 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from workflow_scripts.lib.audit.recorded import ESSENTIAL
+from workflow_scripts.lib.audit.recorded import CODE, ESSENTIAL
+from workflow_scripts.lib.quantities import listing
 
 
 def recordings(manifests: Iterable[dict[str, Any]], here: dict[str, Any]) -> pd.DataFrame:
@@ -23,7 +24,7 @@ def recordings(manifests: Iterable[dict[str, Any]], here: dict[str, Any]) -> pd.
             if kind in here["code"] and digests != [here["code"][kind]]:
                 theirs[kind], ours[kind] = digests, [here["code"][kind]]
         by = {
-            "code that measured": (_codes(theirs), _codes(ours)),
+            f"{CODE} {listing(sorted(theirs))}": (_codes(theirs), _codes(ours)),
             "torch": (_versions(found["torch"]), _versions(here["torch"])),
             "version of records": (str(found["record_version"]), str(here["record_version"])),
             ESSENTIAL: (found["tokens_sha256"][:12], here["tokens_sha256"][:12]),
