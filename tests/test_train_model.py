@@ -40,7 +40,7 @@ def test_the_script_leaves_record_and_files_and_no_checkpoint(tmp_path):
     ]
 
 
-def in_this_process(target, arguments, *, device, timeout_s, on_message):
+def in_this_process(target, arguments, *, device, timeout_s, on_message, **_):
     """Stands for `run_isolated` where another process would only cost time."""
     assert target == "workflow_scripts.lib.training:train"
     sent = []
