@@ -8,7 +8,7 @@ import pytest
 
 from tests import example_comparisons, example_tables
 from tests.example_comparisons import PAIRING, PRINTED
-from workflow_scripts.lib import own_claims, published_section
+from workflow_scripts.lib import csv_tables, own_claims, published_section
 from workflow_scripts.lib import own_claims_wide_vs_deep as checks
 from workflow_scripts.lib import published_beside as beside
 from workflow_scripts.lib.audit.claims import Table
@@ -135,3 +135,13 @@ def test_a_timer_is_repeatable_by_its_samples_and_its_rounds(n, between_rounds, 
 def test_a_study_without_a_document_has_no_such_part():
     empty = dict.fromkeys(("checked_claims", "published", "published_conditions"), pd.DataFrame())
     assert published_section.section(empty, {}, "example") is None
+
+
+def test_a_claim_about_nothing_in_particular_says_so_by_silence(tmp_path):
+    checked = own_claims.check_claims(example_comparisons.CLAIMS, example_comparisons.VERDICTS, Evidence({}))
+    csv_tables.write(pd.DataFrame(checked, columns=own_claims.COLUMNS), tmp_path / "checked_claims.csv")
+    tables = {"checked_claims": csv_tables.read(tmp_path / "checked_claims.csv"), "published": pd.DataFrame(),
+              "published_conditions": pd.DataFrame()}  # fmt: skip
+    found = published_section.section(tables, {}, "example")
+    assert [claim["about"] for claim in found["claims"]] == ["", "", ""]
+    assert "3\u00a0claims of the document 0 hold, 0 do not, and of 3 nothing" in found["counted"]

@@ -44,7 +44,8 @@ def section(tables: dict[str, pd.DataFrame], hardware: dict[str, str], study: st
         sentences = [*_ratios(rows, hardware), *_unlike(mine, hardware)]
         told = shown(compared, CONDITIONS, study, "What is alike and what is not", "published_conditions")
         parts.append(Part(title=str(title), sentences=sentences, figures=[], tables=[_beside(rows, study), *told]))
-    return {"claims": claims.to_dict("records"), "counted": _counted(claims) if len(claims) else "", "parts": parts}
+    told = claims.astype(object).where(claims.notna(), "").to_dict("records")
+    return {"claims": told, "counted": _counted(claims) if len(claims) else "", "parts": parts}
 
 
 def _counted(rows: pd.DataFrame) -> str:
