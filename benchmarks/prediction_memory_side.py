@@ -32,6 +32,8 @@ def measure_memory(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
     shape, step = from_json(ModelShape, arguments["shape"]), from_json(StepSpec, arguments["step"])
     optimizer, where = from_json(OptimizerSpec, arguments["optimizer"]), torch.device(device.torch_name)
     tokens = np.zeros(max(N_TOKENS, shape.sequence_length + 1), dtype=np.uint16)
+    if where.type == "cuda":
+        torch.ones(2, 2, device=where) @ torch.ones(2, 2, device=where)  # a product beside the step, as a cell's anchor
     drawn_on = "device" if count_parameters(shape).total > DRAWN_ON_DEVICE_ABOVE else "cpu"
     probe = trace_on_cpu if where.type == "cpu" else count_on_cuda
     built, found = probe(lambda: TrainStep.build(shape, step, optimizer, device, tokens, N_BATCHES, 0, drawn_on), where)

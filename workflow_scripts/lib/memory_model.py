@@ -23,6 +23,7 @@ SCALARS = 6  # loss, gradient norm, skipped steps, cursor, share of a micro-batc
 # cuBLAS and cuBLASLt take their workspaces from torch's allocator (aten/src/ATen/cuda/CublasHandlePool.cpp) and keep
 # them: cuBLAS 32 MiB from Hopper on, cuBLASLt 1 MiB.
 CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER, CUBLASLT_WORKSPACE = 8_519_680, 33_554_432, 1_048_576
+LARGE_VOCABULARY = 4096  # from which a compiled step on CUDA uses `head_loss`
 # The second-level cache by compute capability: A100, H100 and H200 (properties of the device, as torch tells them).
 CACHE_BYTES = {"8.0": 40 * 2**20, "9.0": 50 * 2**20}
 
@@ -109,8 +110,15 @@ def estimate_memory(
     cache = CACHE_BYTES.get(compute_capability or "", 0) if device_type == "cuda" else 0
     if cache and step.execution != "eager":
         # In the first step the compiler times variants of its kernels, and wipes the cache with a tensor of its size.
+        # Where the head and the loss are an operation of their own, none of its kernels runs beside the logits.
+        own = shape.vocab_size >= LARGE_VOCABULARY and step.precision != "fp16"
         during = max(
-            (name for name in totals if name.endswith("_backward" if mode != "forward" else "_forward")),
+            (
+                name
+                for name in totals
+                if name.endswith("_backward" if mode != "forward" else "_forward")
+                and not (own and name.startswith(("loss", "head")))
+            ),
             key=totals.__getitem__,
         )
         kinds["tuning"] = {**kinds[during], "optimizer": 0, "workspace": kinds[during]["workspace"] + cache}
@@ -249,7 +257,7 @@ def _backward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str
         "attention_backward": within_block(block.attention_backward * n, 0, new_later),
         "embedding_backward": {
             "gradients": (0 if added else 4 * (count_parameters(shape).total - V * d))
-            + (4 + 2 * e if tied else 4) * V * d,
+            + (4 + _head_gradient_bytes(shape, step) if tied else 4) * V * d,
         },
     }
 
@@ -257,6 +265,18 @@ def _backward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str
 def _logits_bytes(step: StepSpec, eager: int) -> int:
     """Bytes per logit: the compiler works on the one tensor of them in place, see also `head_loss`."""
     return eager if step.execution == "eager" else element_bytes(step)
+
+
+def _head_gradient_bytes(shape: ModelShape, step: StepSpec) -> int:
+    """Bytes per element of a tied head's gradient while the embedding's is added to it.
+
+    Eagerly as the product gives it and then again; compiled, `head_loss` leaves the product alone, and the plain
+    operators, in half precision, its float32 copy beside it.
+    """
+    e = element_bytes(step)
+    if step.execution == "eager":
+        return 2 * e
+    return e if shape.vocab_size >= LARGE_VOCABULARY and step.precision != "fp16" else 3 * e if e == 2 else 2 * e
 
 
 def _micro_tokens(shape: ModelShape, step: StepSpec) -> int:
