@@ -22,6 +22,7 @@ FIGURES_OF_PROBES = {
     "autocast": ["precision_drift"],
     "clocks": ["clocks"],
     "operators": ["operator_modes"],
+    "memory": ["memory_timeline"],
 }
 PROBE_FIGURES = ["warm_up"] + [
     figure

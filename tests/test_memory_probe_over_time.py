@@ -4,15 +4,18 @@ import dataclasses
 import json
 import math
 
+import pandas as pd
 import pytest
-import torch
 
 from tests.tiny_run import ADAMW, CPU, SHAPE, STEP, write_corpus
-from workflow_scripts.lib import allocation_trace, allocation_watch
+from workflow_scripts import collect_pass_memory, draw_memory_timeline
+from workflow_scripts.lib import allocation_trace, allocation_watch, csv_tables, pass_memory_section
 from workflow_scripts.lib.allocation_trace import Call, Event, Held, Tensor
 from workflow_scripts.lib.memory_model import estimate_memory
+from workflow_scripts.lib.pass_memory_table import arithmetic, layers, what
 from workflow_scripts.lib.probe_specs import MemoryProbe, parts
 from workflow_scripts.lib.probes import memory
+from workflow_scripts.lib.records import RECORD_VERSION
 from workflow_scripts.lib.specs import to_json
 
 # A parameter; a forward pass that keeps one block and frees another; a gradient in the address that was freed.
@@ -96,19 +99,34 @@ def test_a_snapshot_of_cuda_is_read_up_to_the_free_that_is_asked_for():
     assert allocation_watch.events_of_history(trace) == [Event(4096, 1000), Event(4096, -1000)]
 
 
+KEPT = dataclasses.replace(STEP, precision="bf16"), dataclasses.replace(STEP, checkpointing=True)
+PROBE = MemoryProbe(id="memory", device=CPU, name="tiny", models=(SHAPE,), steps=KEPT, modes=("forward", "step"),
+                    optimizer=ADAMW, timeout_s=60.0)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
     folder = tmp_path_factory.mktemp("memory")
     paths = {key: str(path) for key, path in write_corpus(folder).items()}
-    kept = dataclasses.replace(STEP, precision="bf16"), dataclasses.replace(STEP, checkpointing=True)
-    probe = MemoryProbe(id="memory", device=CPU, name="tiny", models=(SHAPE,), steps=kept, modes=("forward", "step"),
-                        optimizer=ADAMW, timeout_s=60.0)  # fmt: skip
-    torch.manual_seed(0)
     found = [
         memory.probe({"probe": part, "kept": str(folder / "kept"), **paths}, lambda message: None)["rows"][0]
-        for part in parts(to_json(probe))
+        for part in parts(to_json(PROBE))
     ]
     return {(row["precision"], row["mode"]): row for row in found}
+
+
+@pytest.fixture(scope="module")
+def made(rows, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("tables")
+    lost = {"precision": "tf32", "sequence_length": 16, "mode": "step", "batch_size": 4, "checkpointing": False,
+            "status": "oom", "reason": "no room"}  # fmt: skip
+    record = {"record_version": RECORD_VERSION, "kind": "probe", "id": "memory", "status": "ok", "reason": "",
+              "spec": to_json(PROBE), "environment": {}, "result": {"rows": [*rows.values(), lost]}}  # fmt: skip
+    (folder / "memory.json").write_text(json.dumps(record))
+    names = ("memory_passes", "memory_blocks", "memory_timeline")
+    tables = {name: folder / f"{name}.csv" for name in names}
+    collect_pass_memory.main(probes=[folder / "memory.json"], recordings=[], **tables, spec={})
+    return tables
 
 
 def test_a_pass_is_traced_without_changing_it(rows):
@@ -143,3 +161,51 @@ def test_the_model_of_memory_predicts_the_trace(rows):
         predicted = estimate_memory(SHAPE, step, ADAMW, "cpu", mode=mode)
         for phase, size in row["phases"].items():
             assert predicted.phases[phase] == pytest.approx(size, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("block", "name", "bytes_told"),
+    [
+        ({"category": "activations", "module": "blocks.*.up", "operator": "mm", "inside": False, "shape": [2048, 768],
+          "element_bytes": 2, "bytes": 2048 * 768 * 2}, "mm in blocks.*.up", "16 × 128 × 768 × 2 bytes = 3.00 MiB"),
+        ({"category": "parameters", "module": "norm.weight", "operator": "", "inside": False, "shape": [768],
+          "element_bytes": 4, "bytes": 4096}, "norm.weight", "768 × 4 bytes = 3.00 KiB, in a block of 4.00 KiB"),
+        ({"category": "workspace", "module": "", "operator": "mm", "inside": True, "shape": None,
+          "element_bytes": None, "bytes": 9}, "no tensor that is seen: taken within mm outside the blocks", None),
+        ({"category": "other", "module": "", "operator": "", "inside": False, "shape": None, "element_bytes": None,
+          "bytes": 9}, "no tensor that is seen: taken before the pass", None),
+    ],
+)  # fmt: skip
+def test_a_block_is_named_with_its_arithmetic_or_said_to_have_no_name(block, name, bytes_told):
+    assert what(block) == name
+    told = arithmetic(block, 16, 128)
+    assert (told and told.replace("\xa0", " ")) == bytes_told
+
+
+def test_layers_in_a_row_are_a_range():
+    assert layers([0, 1, 2, 5, 7, 8]) == "0–2, 5, 7–8"
+    assert layers([]) is None
+
+
+def test_the_report_tells_of_peaks_their_contents_and_what_failed(made):
+    tables = {name: csv_tables.read(made[name]) for name in ("memory_passes", "memory_blocks")}
+    part = pass_memory_section.part(tables, "study")
+    text = " ".join(part.sentences).replace("\xa0", " ")
+    assert "On cpu a whole step of `tiny` over 4 × 16 tokens takes" in text
+    assert "Watching a pass did not change its peak" in text
+    assert "times 4 × 16 ×" in text
+    passes, phases, blocks = (shown.table for shown in part.tables)
+    assert len(passes.rows) == 5
+    assert any("no room" in cell.text for row in passes.rows for cell in row)
+    assert len(phases.rows) == 3
+    assert any("4 × 16 × 96 × 2" in cell.text.replace("\xa0", " ") for row in blocks.rows for cell in row)
+    assert pass_memory_section.part({"memory_passes": pd.DataFrame(), "memory_blocks": pd.DataFrame()}, "s") is None
+
+
+def test_the_figure_draws_each_pass_up_to_its_peak(made, rows, tmp_path):
+    figure, data = tmp_path / "memory_timeline.svg", tmp_path / "drawn.csv"
+    draw_memory_timeline.main(memory_timeline=made["memory_timeline"], figure=figure, data=data, spec={})
+    drawn = pd.read_csv(data)
+    peaks = drawn[drawn.is_peak].set_index(["precision", "mode"]).bytes
+    assert peaks.to_dict() == {key: row["peak_bytes"] for key, row in rows.items()}
+    assert "activations" in figure.read_text(encoding="utf-8")

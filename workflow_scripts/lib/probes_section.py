@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from workflow_scripts.lib import probe_sentences
+from workflow_scripts.lib import pass_memory_section, probe_sentences
 from workflow_scripts.lib.attention_table import borders
 from workflow_scripts.lib.page import Column
 from workflow_scripts.lib.parts import Part, shown
@@ -11,6 +11,8 @@ NAMES = (
     "operator_probes",
     "operator_counts",
     "clocks",
+    "memory_passes",
+    "memory_blocks",
     "attention",
     "accumulation",
     "autocast",
@@ -31,7 +33,16 @@ def section(tables: dict[str, pd.DataFrame], study: str) -> list[Part]:
         tables: the probes' tables by name; any may have no rows.
         study: its name, for links to records.
     """
-    makers = (_operators, _clocks, _attention, _accumulation, _autocast, _warm_up, _executions)
+    makers = (
+        _operators,
+        _clocks,
+        pass_memory_section.part,
+        _attention,
+        _accumulation,
+        _autocast,
+        _warm_up,
+        _executions,
+    )
     given = {name: tables.get(name, pd.DataFrame()) for name in NAMES}
     return [part for make in makers if (part := make(given, study)) is not None]
 
