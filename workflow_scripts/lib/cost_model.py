@@ -34,7 +34,7 @@ PRIORS = {
     "octaves_of_time": 0.02,
 }
 NEARNESS, OCTAVES_NEAR = 0.06, 2.0  # what cells share beyond the features, and how far apart they still do
-NOISE = 0.05  # of a cell's median against a repeat
+NOISE = 0.1  # of a cell's median against a repeat, on machines that others use, too
 PRIOR_CELLS = 4
 CONFIDENCE = 0.95
 
