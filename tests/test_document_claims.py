@@ -128,3 +128,15 @@ def test_mixed_precision_must_gain_along_every_axis():
 def test_an_extent_is_told_once_if_both_ends_read_the_same():
     assert judgements.extent(["1 s", "1 s"]) == "1 s"
     assert judgements.extent(["1 s", "1 s", "2 s"]) == "1 s to 2 s"
+
+
+def test_blocks_judge_the_documents_arithmetic():
+    rows = pd.DataFrame({
+        "device": "gpu", "precision": "bf16", "mode": "step", "batch_size": 16, "sequence_length": 128,
+        "what": ["mm in blocks.*.mlp.up", "_log_softmax outside the blocks"], "block_bytes": [3 * 2**20, 82e6],
+        "arithmetic": ["16 × 128 × 768 × 2 bytes = 3.00 MiB", "16 × 128 × 10000 × 4 bytes = 78.1 MiB"],
+    })  # fmt: skip
+    evidence = Evidence({"memory_blocks": rows})
+    assert attention.a_layers_tensor_takes_0_75_mib(evidence)[0] == DOES_NOT
+    assert attention.logits_are_the_largest_block(evidence)[0] == HOLDS
+    assert attention.logits_are_the_largest_block(Evidence({"memory_blocks": rows.head(1)}))[0] == DOES_NOT

@@ -1,10 +1,16 @@
 """What the study `attention_and_precision` says of each claim of its document."""
 
-import pandas as pd
-
 from workflow_scripts.lib.audit.claim_kinds import ADJECTIVES
 from workflow_scripts.lib.evidence import CANNOT, DOES_NOT, HOLDS, Evidence, Judgement
 from workflow_scripts.lib.judgements import after_discarding, extent
+from workflow_scripts.lib.probe_evidence import (
+    errors_of_sums,
+    kinds_of_phases,
+    spelled_out,
+    spelled_out_alone,
+    steps,
+    timed_operators,
+)
 from workflow_scripts.lib.quantities import digits, listing, percent, plural, quantity, times
 
 CARD_BYTES = 8e9
@@ -14,6 +20,8 @@ MUCH_MORE = 10  # times as many FLOPs, called much more
 ALIKE = 0.05  # shares of the time this close, and kept matrices this far from a whole number, are called the same
 EXACT_SUMS = 2  # times the error of another sum, up to which both are called equally accurate
 NOT_RUN = ("large", "xl", "2.7b")  # what the document did not run
+LAYER, LAYER_BYTES = "16 × 128 × 768 × 2 bytes", 0.75 * 2**20  # the document's arithmetic, and its result
+OUTSIDE = "outside the blocks|head"
 LONGEST = 4096  # tokens, the longest context that the document could run
 
 
@@ -55,7 +63,7 @@ def synchronising_costs_the_growth(evidence: Evidence) -> Judgement:
 def products_take_most_time(evidence: Evidence) -> Judgement:
     """The kind of work that the named kernel does, in forward and in backward."""
     told, right = [], []
-    for (device, probe, phase), share in _kinds(evidence, ("forward", "backward")).items():
+    for (device, probe, phase), share in kinds_of_phases(evidence, ("forward", "backward")).items():
         first = share.idxmax()
         right.append(first == "matrix product")
         told.append(f"{device}, {probe}, {phase}: {first} {percent(share.max())}")
@@ -65,7 +73,7 @@ def products_take_most_time(evidence: Evidence) -> Judgement:
 
 
 def optimizer_takes_a_huge_chunk(evidence: Evidence) -> Judgement:
-    rows = _steps(evidence)
+    rows = steps(evidence)
     if rows.empty:
         return CANNOT, "no whole step was looked at operator by operator"
     share = rows.share.where(rows.phase == "optimizer", 0).groupby([rows.device, rows.probe], sort=False).sum()
@@ -75,7 +83,7 @@ def optimizer_takes_a_huge_chunk(evidence: Evidence) -> Judgement:
 
 def kinds_keep_their_shares(evidence: Evidence) -> Judgement:
     """Whether matrix products take the same share of a whole step as of a forward and backward."""
-    rows = _timed_operators(evidence)
+    rows = timed_operators(evidence)
     rows = rows[rows.category == "matrix product"] if len(rows) else rows
     if rows.empty:
         return CANNOT, "no pass was looked at operator by operator"
@@ -92,7 +100,7 @@ def kinds_keep_their_shares(evidence: Evidence) -> Judgement:
 
 
 def softmax_takes_as_long_as_products(evidence: Evidence) -> Judgement:
-    found = _spelled_out(evidence)
+    found = spelled_out(evidence)
     if found is None:
         return CANNOT, "attention was not seen spelled out as products and a softmax"
     told = [
@@ -104,7 +112,7 @@ def softmax_takes_as_long_as_products(evidence: Evidence) -> Judgement:
 
 
 def products_have_much_more_flops(evidence: Evidence) -> Judgement:
-    found = _spelled_out(evidence)
+    found = spelled_out(evidence)
     found = found[found.softmax_flops.notna() & found.product_flops.notna()] if found is not None else found
     if found is None or found.empty:
         return CANNOT, "attention was not seen spelled out as products and a softmax"
@@ -114,7 +122,7 @@ def products_have_much_more_flops(evidence: Evidence) -> Judgement:
 
 
 def upcasting_changes_nothing(evidence: Evidence) -> Judgement:
-    sums = _sums(evidence)
+    sums = errors_of_sums(evidence)
     if sums is None or not {("fp32", "fp16", False), ("fp32", "fp16", True), ("fp32", "fp32", False)} <= set(
         sums.index
     ):
@@ -129,7 +137,7 @@ def upcasting_changes_nothing(evidence: Evidence) -> Judgement:
 
 
 def sums_in_fp32_are_more_accurate(evidence: Evidence) -> Judgement:
-    sums = _sums(evidence)
+    sums = errors_of_sums(evidence)
     if sums is None or not {("fp32", "fp16", False), ("fp16", "fp16", False)} <= set(sums.index):
         return CANNOT, "the sums were not made"
     wide, narrow = (abs(sums[key]) for key in (("fp32", "fp16", False), ("fp16", "fp16", False)))
@@ -187,8 +195,30 @@ def mixed_saves_little_memory(evidence: Evidence) -> Judgement:
     return (HOLDS if ((1 - rows.memory_ratio).abs() <= limit).all() else DOES_NOT), f"peak memory changes by {told}"
 
 
+def a_layers_tensor_takes_0_75_mib(evidence: Evidence) -> Judgement:
+    """The tensor of a layer that the document computes, among the blocks that were seen."""
+    blocks = evidence["memory_blocks"]
+    rows = blocks[blocks.arithmetic.str.startswith(LAYER)] if len(blocks) else blocks
+    if rows.empty:
+        return CANNOT, "no block of that shape was seen"
+    right = (rows.block_bytes / LAYER_BYTES - 1).abs() <= ALIKE
+    return (HOLDS if right.all() else DOES_NOT), f"seen: {rows.arithmetic.iloc[0]}, as {rows.what.iloc[0]}"
+
+
+def logits_are_the_largest_block(evidence: Evidence) -> Judgement:
+    """What is larger than a layer's tensors stands outside the blocks: the head and its loss."""
+    blocks = evidence["memory_blocks"]
+    if len(blocks):
+        blocks = blocks[(blocks["mode"] == "step") & (blocks.batch_size == 16) & (blocks.sequence_length == 128)]
+    if blocks.empty:
+        return CANNOT, "the blocks of a step at the document's batch and context were not seen"
+    rows = blocks.loc[blocks.groupby(["device", "precision"], sort=False).block_bytes.idxmax()]
+    told = listing(f"{row.what} in {row.precision} ({row.arithmetic})" for row in rows.itertuples())
+    return (HOLDS if rows.what.str.contains(OUTSIDE).all() else DOES_NOT), f"the largest block at the peak is {told}"
+
+
 def backward_needs_two_matrices(evidence: Evidence) -> Judgement:
-    rows = _math(evidence)
+    rows = spelled_out_alone(evidence)
     rows = rows[rows.score_matrices.notna()] if len(rows) else rows
     if rows.empty:
         return CANNOT, "attention spelled out was not measured in fp32"
@@ -199,7 +229,7 @@ def backward_needs_two_matrices(evidence: Evidence) -> Judgement:
 
 
 def context_4096_needs_3_gb(evidence: Evidence) -> Judgement:
-    rows = _math(evidence)
+    rows = spelled_out_alone(evidence)
     rows = rows[(rows.sequence_length == LONGEST) & rows.before_backward_bytes.notna()] if len(rows) else rows
     if rows.empty:
         return CANNOT, f"attention spelled out was not measured at {LONGEST:,} tokens in fp32"
@@ -209,7 +239,7 @@ def context_4096_needs_3_gb(evidence: Evidence) -> Judgement:
 
 
 def longer_contexts_exceed_the_card(evidence: Evidence) -> Judgement:
-    rows = _math(evidence)
+    rows = spelled_out_alone(evidence)
     rows = rows[(rows.sequence_length == 2 * LONGEST)] if len(rows) else rows
     peaks = rows.peak_bytes.fillna(rows.predicted_bytes).dropna() if len(rows) else rows
     if len(peaks) == 0:
@@ -218,62 +248,11 @@ def longer_contexts_exceed_the_card(evidence: Evidence) -> Judgement:
     return (HOLDS if (peaks > CARD_BYTES).all() else DOES_NOT), told
 
 
-def _timed_operators(evidence: Evidence) -> pd.DataFrame:
-    rows = evidence["operator_probes"]
-    return rows[(rows.status == "ok") & rows.share.notna()] if len(rows) else rows
-
-
-def _steps(evidence: Evidence) -> pd.DataFrame:
-    rows = _timed_operators(evidence)
-    return rows[rows["mode"] == "step"] if len(rows) else rows
-
-
-def _kinds(evidence: Evidence, phases: tuple[str, ...]) -> dict[tuple[str, str, str], pd.Series]:
-    """Time of each kind of work as a share of its phase of whole steps, by device, probe and phase."""
-    rows = _steps(evidence)
-    rows = rows[rows.phase.isin(phases)] if len(rows) else rows
-    groups = rows.groupby(["device", "probe", "phase"], sort=False) if len(rows) else ()
-    return {keys: group.groupby("category").self_time_s.sum() / group.self_time_s.sum() for keys, group in groups}
-
-
-def _spelled_out(evidence: Evidence) -> pd.DataFrame | None:
-    """Products and softmax of attention in a forward pass, by device and probe, where both were seen apart."""
-    rows = _timed_operators(evidence)
-    rows = rows[(rows["mode"] == "forward") & (rows.phase == "forward")] if len(rows) else rows
-    found = []
-    for (device, _), group in rows.groupby(["device", "probe"], sort=False) if len(rows) else ():
-        products = group[group.operator.isin(["aten::bmm", "aten::baddbmm"])]
-        softmax = group[group.operator == "aten::_softmax"]
-        if len(products) and len(softmax):
-            found.append(
-                {"device": device, "product_s": products.self_time_s.sum(), "softmax_s": softmax.self_time_s.sum(),
-                 "product_flops": products.flops.sum(min_count=1), "softmax_flops": softmax.flops.sum(min_count=1)}
-            )  # fmt: skip
-    return pd.DataFrame(found) if found else None
-
-
-def _sums(evidence: Evidence) -> pd.Series | None:
-    """Errors of the whole sums, by format of the sum, format of its terms, and whether they were converted first."""
-    rows = evidence["accumulation"]
-    rows = rows[rows.error.notna()] if len(rows) else rows
-    if rows.empty:
-        return None
-    whole = rows[rows.terms == rows.terms.max()].drop_duplicates(["sum_format", "term_format", "upcast"])
-    keys = [(row.sum_format, row.term_format, str(row.upcast) == "True") for row in whole.itertuples()]
-    return pd.Series(list(whole.error), index=pd.Index(keys, tupleize_cols=False))
-
-
-def _math(evidence: Evidence) -> pd.DataFrame:
-    rows = evidence["attention"]
-    return (
-        rows[(rows.backend == "math") & (rows.precision == "fp32") & (rows.compiled == "eager")] if len(rows) else rows
-    )
-
-
 CHECKS = (
     minor_increase_without_warm_up, the_rest_cannot_be_run, synchronising_costs_the_growth, products_take_most_time,
     optimizer_takes_a_huge_chunk, kinds_keep_their_shares, softmax_takes_as_long_as_products,
     products_have_much_more_flops, upcasting_changes_nothing, sums_in_fp32_are_more_accurate, normalisation_gives_fp16,
-    gradients_are_fp16, mixed_is_faster_where_there_is_more, mixed_saves_little_memory, backward_needs_two_matrices,
+    gradients_are_fp16, mixed_is_faster_where_there_is_more, mixed_saves_little_memory, a_layers_tensor_takes_0_75_mib,
+    logits_are_the_largest_block, backward_needs_two_matrices,
     context_4096_needs_3_gb, longer_contexts_exceed_the_card,
 )  # fmt: skip
