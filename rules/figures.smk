@@ -58,6 +58,7 @@ rule draw_throughput:
     """Draws throughput over batch size."""
     input:
         cells="results/{study}/tables/cells.csv",
+        findings="results/{study}/findings.json",
     output:
         figure="results/{study}/figures/throughput.svg",
         data="results/{study}/figures/throughput.csv",
@@ -73,6 +74,7 @@ rule draw_effects:
     """Draws what a change in one axis of the grid does to throughput."""
     input:
         cells="results/{study}/tables/cells.csv",
+        findings="results/{study}/findings.json",
     output:
         figure="results/{study}/figures/effects.svg",
         data="results/{study}/figures/effects.csv",
@@ -88,6 +90,7 @@ rule draw_step_time:
     """Draws step time against model FLOPs per step."""
     input:
         cells="results/{study}/tables/cells.csv",
+        findings="results/{study}/findings.json",
     output:
         figure="results/{study}/figures/step_time.svg",
         data="results/{study}/figures/step_time.csv",
@@ -104,6 +107,7 @@ rule draw_expected:
     input:
         cells="results/{study}/tables/cells.csv",
         ceilings="results/{study}/tables/ceilings.csv",
+        findings="results/{study}/findings.json",
     output:
         figure="results/{study}/figures/expected.svg",
         data="results/{study}/figures/expected.csv",
@@ -119,6 +123,7 @@ rule draw_memory:
     """Draws peak memory over batch size."""
     input:
         cells="results/{study}/tables/cells.csv",
+        findings="results/{study}/findings.json",
     output:
         figure="results/{study}/figures/memory.svg",
         data="results/{study}/figures/memory.csv",
@@ -134,6 +139,7 @@ rule draw_first_steps:
     """Draws what the first step of a process costs against a warm one."""
     input:
         cells="results/{study}/tables/cells.csv",
+        findings="results/{study}/findings.json",
     output:
         figure="results/{study}/figures/first_steps.svg",
         data="results/{study}/figures/first_steps.csv",

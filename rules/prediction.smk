@@ -27,6 +27,7 @@ rule draw_roofline:
         cells="results/{study}/tables/cells.csv",
         ceilings="results/{study}/tables/ceilings.csv",
         operator_costs="results/{study}/tables/operator_costs.csv",
+        findings="results/{study}/findings.json",
     output:
         figure="results/{study}/figures/roofline.svg",
         data="results/{study}/figures/roofline.csv",

@@ -1,26 +1,28 @@
 """Draws what each axis of the grid does to throughput: ratios of cells that differ in that axis only.
 
-Inputs: cells.csv. Outputs: the figure (SVG) and what it draws (CSV): the columns of `comparisons.effects`: device,
+Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): the columns of `comparisons.effects`: device,
 model, attention, batch_size, sequence_length, precision, execution (all but the axis itself), axis, reference, value,
-ratio, low, high, record_reference, record.
+ratio, low, high, record_reference, record, and barred (one of the two cells is).
 """
 
 from pathlib import Path
 
-from workflow_scripts.lib import comparisons, csv_tables, facets, plotting
+from workflow_scripts.lib import barred, comparisons, csv_tables, facets, plotting
 from workflow_scripts.lib.quantities import plural
 
 
-def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
+def main(*, cells: Path, findings: Path, figure: Path, data: Path, spec: dict) -> None:
     """Draws the figure from pairs of measured cells."""
     table = csv_tables.read(cells)
-    timed = facets.timed_steps(table)
+    timed = barred.mark(facets.timed_steps(table), "cell", findings)
     pairs = comparisons.effects(timed) if len(timed) else timed
     if pairs.empty:
         reason = facets.why_none(table) if timed.empty else "no two measured cells differ in one axis only."
         plotting.save_nothing(figure, reason)
         csv_tables.write(pairs, data)
         return
+    without = set(timed.record[timed.barred])
+    pairs["barred"] = pairs.record.isin(without) | pairs.record_reference.isin(without)
     pairs["change"] = [f"{comparisons.AXES[p.axis]} {p.reference} → {p.value}" for p in pairs.itertuples()]
     changes = list(dict.fromkeys(pairs.change))[::-1]
     panels = facets.split(pairs, ["device"])
@@ -35,7 +37,8 @@ def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
                 points = frame[frame.model == model]
                 offset = (rank - (len(models) - 1) / 2) * min(0.18, 0.7 / len(models))
                 y = [changes.index(change) - offset for change in points.change]
-                axis.plot(points.ratio, y, **styles[model], linestyle="", alpha=0.85, label=plotting.short(model))
+                look = {**styles[model], "linestyle": "", "alpha": 0.85, "label": plotting.short(model)}
+                plotting.points(axis, points.ratio, y, points.barred, **look)
                 axis.hlines(y, points.low, points.high, color=styles[model]["color"], linewidth=1.2, alpha=0.6)
             plotting.log_axis(axis.xaxis, [*pairs.ratio, *pairs.low.dropna(), *pairs.high.dropna()])
             axis.set_yticks(range(len(changes)), changes)
@@ -45,7 +48,7 @@ def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
         plotting.legend(canvas, axes)
         caption = (
             f"What one change does to throughput, all else equal: {plural(len(pairs), 'pair')} of cells, right of the "
-            f"line where the change gives more tokens per second, with intervals.{panels.left_out}"
+            f"line where the change gives more tokens per second, with intervals.{barred.told(pairs)}{panels.left_out}"
         )
         alt = "Ratios of throughput for: " + "; ".join(changes[::-1]) + "."
         plotting.save(canvas, figure, caption=caption, alt=alt)

@@ -1,24 +1,25 @@
 """Draws what the first step of a process costs against a warm one.
 
-Inputs: cells.csv. Outputs: the figure (SVG) and what it draws (CSV): device, cell, model, execution, step_time_s (warm
-median), first_step_s, extra_s (first step minus warm median), n_cold, record.
+Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, cell, model, execution, step_time_s (warm
+median), first_step_s, extra_s (first step minus warm median), n_cold, record,
+barred.
 """
 
 from pathlib import Path
 
 import numpy as np
 
-from workflow_scripts.lib import csv_tables, facets, plotting
+from workflow_scripts.lib import barred, csv_tables, facets, plotting
 from workflow_scripts.lib.quantities import plural, quantity
 
-COLUMNS = ["device", "cell", "model", "execution", "step_time_s", "first_step_s", "extra_s", "n_cold", "record"]
+COLUMNS = "device cell model execution step_time_s first_step_s extra_s n_cold record barred".split()
 
 
-def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
+def main(*, cells: Path, findings: Path, figure: Path, data: Path, spec: dict) -> None:
     """Draws the figure from the measured cells whose first step was timed."""
     table = csv_tables.with_columns(csv_tables.read(cells), COLUMNS)
     timed = facets.timed_steps(table) if "status" in table else table
-    rows = timed[timed.first_step_s.notna()].copy()
+    rows = barred.mark(timed[timed.first_step_s.notna()].copy(), "cell", findings)
     if rows.empty:
         reason = facets.why_none(table) if timed.empty else "no cell has a first step that was timed."
         plotting.save_nothing(figure, reason)
@@ -42,13 +43,8 @@ def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
                 label="no dearer than a warm step",
             )
             for execution, points in frame.groupby("execution", sort=True):
-                axis.plot(
-                    points.step_time_s,
-                    points.first_step_s,
-                    **styles[execution],
-                    linestyle="",
-                    label=plotting.short(execution),
-                )
+                x, y, name = points.step_time_s, points.first_step_s, plotting.short(execution)
+                plotting.points(axis, x, y, points.barred, **styles[execution], linestyle="", label=name)
             plotting.log_axis(axis.xaxis, rows.step_time_s)
             plotting.log_axis(axis.yaxis, both)
             axis.set_ylim(both.min() / 1.4, both.max() * 1.4)
@@ -58,7 +54,7 @@ def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
             f"The first step of a process against a warm one. In the middle it costs "
             f"{quantity(float(rows.extra_s.median()), 's')} more, and it takes "
             f"{plural(round(rows.n_cold.median()), 'step')} until times are steady; none of these steps is in any step "
-            f"time.{panels.left_out}"
+            f"time.{barred.told(rows)}{panels.left_out}"
         )
         alt = f"Points of first-step time over warm step time for {len(rows)} cells."
         plotting.save(canvas, figure, caption=caption, alt=alt)

@@ -1,7 +1,7 @@
 """Draws peak memory over batch size, a panel for each device and context length.
 
-Inputs: cells.csv. Outputs: the figure (SVG) and what it draws (CSV): device, sequence_length, model, n_layer, n_embd,
-precision, execution, batch_size, cell, record and one column of bytes, the same quantity for every point:
+Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, sequence_length, model, n_layer, n_embd,
+precision, execution, batch_size, cell, record, barred and one column of bytes, the same quantity for every point:
 peak_allocated_bytes where each drawn cell has it, else peak_process_bytes.
 """
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from workflow_scripts.lib import cell_lines, csv_tables, facets, plotting
+from workflow_scripts.lib import barred, cell_lines, csv_tables, facets, plotting
 from workflow_scripts.lib.quantities import plural, quantity, unit_for
 
 QUANTITIES = {"peak_allocated_bytes": "peak allocated", "peak_process_bytes": "peak of the whole process"}
 
 
-def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
+def main(*, cells: Path, findings: Path, figure: Path, data: Path, spec: dict) -> None:
     """Draws the figure from the measured cells."""
     table = csv_tables.with_columns(csv_tables.read(cells), list(QUANTITIES))
-    timed = facets.timed_steps(table)
+    timed = barred.mark(facets.timed_steps(table), "cell", findings)
     value = max(QUANTITIES, key=lambda name: int(timed[name].notna().sum()) if len(timed) else 0)
     rows = timed[timed[value].notna()] if len(timed) else timed
     if rows.empty:

@@ -1,7 +1,7 @@
 """Draws the roofline of each device and precision: measured ceilings, and below them cells and products.
 
-Inputs: cells.csv, ceilings.csv, operator_costs.csv. Outputs: the figure (SVG) and what it draws (CSV): device,
-precision, what (cell, linear, attention), name, flop_per_byte, flop_per_s, record.
+Inputs: cells.csv, ceilings.csv, operator_costs.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device,
+precision, what (cell, linear, attention), name, flop_per_byte, flop_per_s, record, barred.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from workflow_scripts.lib import csv_tables, facets, plotting
+from workflow_scripts.lib import barred, csv_tables, facets, plotting
 from workflow_scripts.lib.operator_work import PRODUCTS
 from workflow_scripts.lib.quantities import percent, plural
 
@@ -22,16 +22,19 @@ STYLES = {
 }
 
 
-def main(*, cells: Path, ceilings: Path, operator_costs: Path, figure: Path, data: Path, spec: dict) -> None:
+def main(
+    *, cells: Path, ceilings: Path, operator_costs: Path, findings: Path, figure: Path, data: Path, spec: dict
+) -> None:
     """Draws the figure for every device and precision with both ceilings."""
     table = csv_tables.with_columns(csv_tables.read(cells), NEEDED)
     points = pd.concat([cell_points(table), operator_points(csv_tables.read(operator_costs))], ignore_index=True)
+    points = barred.mark(points, "name", findings)
     limits = roofs(csv_tables.read(ceilings))
     points = points[[(d, p) in limits for d, p in zip(points.device, points.precision, strict=True)]]
     if points.empty:
         reason = "no device has both ceilings, of products and of copies, and something to set below them."
         plotting.save_nothing(figure, reason)
-        csv_tables.write(pd.DataFrame(columns=COLUMNS), data)
+        csv_tables.write(pd.DataFrame(columns=[*COLUMNS, "barred"]), data)
         return
     panels = facets.split(points, ["device", "precision"])
     with plotting.style():
@@ -45,7 +48,8 @@ def main(*, cells: Path, ceilings: Path, operator_costs: Path, figure: Path, dat
             axis.plot(edge, roof, color=plotting.INK, linewidth=1.1, label="measured ceilings")
             for what, style in STYLES.items():
                 some = frame[frame.what == what]
-                axis.plot(some.flop_per_byte, some.flop_per_s, **style, linestyle="", label=what)
+                look = {**style, "linestyle": "", "label": what}
+                plotting.points(axis, some.flop_per_byte, some.flop_per_s, some.barred, **look)
             plotting.log_axis(axis.xaxis, reach)
             plotting.log_axis(axis.yaxis, [*frame.flop_per_s, *roof])
         plotting.label_axes(canvas, "FLOPs for each byte moved", "FLOP/s")
@@ -59,8 +63,8 @@ def main(*, cells: Path, ceilings: Path, operator_costs: Path, figure: Path, dat
                 f"reaches {percent(max(shares))} of the rate of products and the least {percent(min(shares))}."
             )
         alt = f"FLOP/s over FLOPs per byte for {len(timed)} cells and {len(points) - len(timed)} operators."
-        plotting.save(canvas, figure, caption=caption + panels.left_out, alt=alt)
-    csv_tables.write(panels.drawn[COLUMNS], data)
+        plotting.save(canvas, figure, caption=caption + barred.told(points) + panels.left_out, alt=alt)
+    csv_tables.write(panels.drawn[[*COLUMNS, "barred"]], data)
 
 
 def cell_points(cells: pd.DataFrame) -> pd.DataFrame:

@@ -1,26 +1,26 @@
 """Draws step time against model FLOPs per step, with lines of equal FLOP/s.
 
-Inputs: cells.csv. Outputs: the figure (SVG) and what it draws (CSV): device, cell, model, batch_size, sequence_length,
-precision, execution, flops_per_step, step_time_s with its low and high ends, achieved_flop_per_s, record.
+Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, cell, model, batch_size, sequence_length,
+precision, execution, flops_per_step, step_time_s with its low and high ends, achieved_flop_per_s, record, barred.
 """
 
 from pathlib import Path
 
 import numpy as np
 
-from workflow_scripts.lib import csv_tables, facets, plotting
+from workflow_scripts.lib import barred, csv_tables, facets, plotting
 from workflow_scripts.lib.quantities import percent, quantity
 
 COLUMNS = [
     "device", "cell", "model", "batch_size", "sequence_length", "precision", "execution", "flops_per_step",
-    "step_time_s", "step_time_low_s", "step_time_high_s", "achieved_flop_per_s", "record",
+    "step_time_s", "step_time_low_s", "step_time_high_s", "achieved_flop_per_s", "record", "barred",
 ]  # fmt: skip
 
 
-def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
+def main(*, cells: Path, findings: Path, figure: Path, data: Path, spec: dict) -> None:
     """Draws the figure from the measured cells."""
     table = csv_tables.read(cells)
-    rows = facets.timed_steps(table)
+    rows = barred.mark(facets.timed_steps(table), "cell", findings)
     if rows.empty:
         plotting.save_nothing(figure, facets.why_none(table))
         csv_tables.write(csv_tables.with_columns(rows, COLUMNS)[COLUMNS], data)
@@ -39,13 +39,8 @@ def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
                       label="at the highest FLOP/s reached")  # fmt: skip
             for model in styles:
                 points = frame[frame.model == model]
-                axis.plot(
-                    points.flops_per_step,
-                    points.step_time_s,
-                    **styles[model],
-                    linestyle="",
-                    label=plotting.short(model),
-                )
+                x, y = points.flops_per_step, points.step_time_s
+                plotting.points(axis, x, y, points.barred, **styles[model], linestyle="", label=plotting.short(model))
             plotting.log_axis(axis.xaxis, rows.flops_per_step)
             plotting.log_axis(axis.yaxis, rows.step_time_s)
             axis.set_ylim(rows.step_time_s.min() / 1.4, rows.step_time_s.max() * 1.4)
@@ -56,7 +51,7 @@ def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
             f"Step time against the model FLOPs of a step. On the dashed line a device keeps the highest rate that it "
             f"reached; the further above it, the more of the step is something else. Rates lie between "
             f"{quantity(rates.min(), 'FLOP/s')} and {quantity(rates.max(), 'FLOP/s')}, and the lowest on a device is "
-            f"{percent(min(lowest))} of its highest.{panels.left_out}"
+            f"{percent(min(lowest))} of its highest.{barred.told(rows)}{panels.left_out}"
         )
         alt = (
             f"Points of step time over FLOPs per step for {len(rows)} cells, with a line of equal rate for each device."

@@ -1,24 +1,24 @@
 """Draws throughput over batch size, a panel for each device and context length.
 
-Inputs: cells.csv. Outputs: the figure (SVG) and what it draws (CSV): device, sequence_length, model, n_layer, n_embd,
-precision, execution, batch_size, cell, record, throughput_tokens_per_s with its low and high ends.
+Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, sequence_length, model, n_layer, n_embd,
+precision, execution, batch_size, cell, record, barred, throughput_tokens_per_s with its low and high ends.
 """
 
 from pathlib import Path
 
 import pandas as pd
 
-from workflow_scripts.lib import cell_lines, csv_tables, facets, plotting
+from workflow_scripts.lib import barred, cell_lines, csv_tables, facets, plotting
 from workflow_scripts.lib.comparisons import THRESHOLDS
 from workflow_scripts.lib.quantities import percent, plural, quantity
 
 VALUE = "throughput_tokens_per_s"
 
 
-def main(*, cells: Path, figure: Path, data: Path, spec: dict) -> None:
+def main(*, cells: Path, findings: Path, figure: Path, data: Path, spec: dict) -> None:
     """Draws the figure from the measured cells."""
     table = csv_tables.read(cells)
-    rows = facets.timed_steps(table)
+    rows = barred.mark(facets.timed_steps(table), "cell", findings)
     if rows.empty:
         plotting.save_nothing(figure, facets.why_none(table))
         csv_tables.write(pd.DataFrame(columns=["device", "sequence_length", "model", "batch_size", VALUE]), data)

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from workflow_scripts.lib import csv_tables, facets, plotting
+from workflow_scripts.lib import barred, csv_tables, facets, plotting
 
 _KEYS = ["device", "sequence_length"]
-_IDENTITY = [*_KEYS, "model", "n_layer", "n_embd", "precision", "execution", "batch_size", "cell", "record"]
+_IDENTITY = [*_KEYS, "model", "n_layer", "n_embd", "precision", "execution", "batch_size", "cell", "record", "barred"]
 _DASHES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 
 
@@ -19,7 +19,7 @@ def draw(
     """Draws `value` (with its interval, if `low` and `high` name columns) over batch size and writes what it drew.
 
     Args:
-        rows: measured cells (`facets.timed_steps`), not empty.
+        rows: measured cells (`facets.timed_steps`) with `barred`, not empty.
         value: column to draw.
         low: column with the lower end of its interval, or None.
         high: column with the upper end.
@@ -43,7 +43,7 @@ def draw(
             for (model, variant), line in _in_order(frame, list(styles), list(dashes)):
                 name = plotting.short(f"{model} {variant}".strip())
                 x, y = line.batch_size, line[value] / scale
-                axis.plot(x, y, **styles[model], linestyle=dashes[variant], label=name)
+                plotting.points(axis, x, y, line.barred, **styles[model], linestyle=dashes[variant], label=name)
                 if low and line[low].notna().any():
                     axis.vlines(
                         x, line[low] / scale, line[high] / scale, color=styles[model]["color"], linewidth=3, alpha=0.35
@@ -53,7 +53,7 @@ def draw(
         plotting.label_axes(canvas, "batch size (sequences per step)", label)
         plotting.legend(canvas, axes)
         alt = f"Lines of {label} over batch size, one for each of {len(styles)} models, in {len(axes)} panels."
-        plotting.save(canvas, figure, caption=caption + panels.left_out, alt=alt)
+        plotting.save(canvas, figure, caption=caption + barred.told(drawn) + panels.left_out, alt=alt)
     csv_tables.write(drawn[[*_IDENTITY, value, *[column for column in (low, high) if column]]], data)
 
 

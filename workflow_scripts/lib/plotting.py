@@ -12,10 +12,11 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import matplotlib
 import matplotlib.pyplot as plt
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
@@ -37,6 +38,7 @@ _FALLBACK = {
 WIDTH = 7.6  # inches; 547 points wide in the SVG
 MAX_PANELS = 12
 MAX_LEGEND = 18
+HOLLOW = "barred by the audit"
 _FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 _STYLE = {
     "axes.edgecolor": FAINT, "axes.grid": True, "axes.labelcolor": MUTED, "axes.labelsize": 8.5, "axes.linewidth": 0.7,
@@ -101,6 +103,17 @@ def short(text: object, length: int = 34) -> str:
     return plain if len(plain) <= length else plain[: length - 1].rstrip() + "…"
 
 
+def points(axis: Axes, x: Sequence, y: Sequence, barred: Sequence[bool], **look: Any) -> None:
+    """Plots a series whose points are hollow where the audit bars them, with what hollow means for the legend."""
+    x, y, hollow = (np.asarray(values) for values in (x, y, barred))
+    hollow = hollow.astype(bool)
+    axis.plot(x, y, **look, markevery=np.flatnonzero(~hollow))
+    if hollow.any():
+        ring = {**look, "linestyle": "", "markerfacecolor": "none", "label": None}
+        axis.plot(x[hollow], y[hollow], **ring)
+        axis.plot([], [], marker="o", linestyle="", color=MUTED, markerfacecolor="none", label=HOLLOW)
+
+
 def legend(figure: Figure, axes: Sequence[Axes]) -> None:
     """Puts one legend for all panels above them, if there is more than one series to tell apart.
 
@@ -110,6 +123,8 @@ def legend(figure: Figure, axes: Sequence[Axes]) -> None:
     for axis in axes:
         for handle, text in zip(*axis.get_legend_handles_labels(), strict=True):
             entries.setdefault(text, handle)
+    if HOLLOW in entries:
+        entries[HOLLOW] = entries.pop(HOLLOW)  # to the end
     spare = len(entries) - MAX_LEGEND
     if spare > 0:
         entries = dict(list(entries.items())[:MAX_LEGEND]) | {f"and {spare} more": Line2D([], [], linestyle="")}
