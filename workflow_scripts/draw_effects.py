@@ -1,8 +1,8 @@
 """Draws what each axis of the grid does to throughput: ratios of cells that differ in that axis only.
 
-Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): the columns of `comparisons.effects`: device,
-model, attention, batch_size, sequence_length, precision, execution (all but the axis itself), axis, reference, value,
-ratio, low, high, record_reference, record, and barred (one of the two cells is).
+Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): the columns of
+`comparisons.effects`: device, model, attention, batch_size, sequence_length, precision, execution (all but the axis
+itself), axis, reference, value, ratio, low, high, record_reference, record, and barred (one of the two cells is).
 """
 
 from pathlib import Path

@@ -1,8 +1,7 @@
 """Draws what the first step of a process costs against a warm one.
 
-Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, cell, model, execution, step_time_s (warm
-median), first_step_s, extra_s (first step minus warm median), n_cold, record,
-barred.
+Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, cell, model, execution,
+step_time_s (warm median), first_step_s, extra_s (first step minus warm median), n_cold, record, barred.
 """
 
 from pathlib import Path

@@ -1,8 +1,8 @@
 """Draws peak memory over batch size, a panel for each device and context length.
 
-Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, sequence_length, model, n_layer, n_embd,
-precision, execution, batch_size, cell, record, barred and one column of bytes, the same quantity for every point:
-peak_allocated_bytes where each drawn cell has it, else peak_process_bytes.
+Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, sequence_length, model,
+n_layer, n_embd, precision, execution, batch_size, cell, record, barred and one column of bytes, the same quantity for
+every point: peak_allocated_bytes where each drawn cell has it, else peak_process_bytes.
 """
 
 from pathlib import Path

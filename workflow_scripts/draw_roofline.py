@@ -1,7 +1,7 @@
 """Draws the roofline of each device and precision: measured ceilings, and below them cells and products.
 
-Inputs: cells.csv, ceilings.csv, operator_costs.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device,
-precision, what (cell, linear, attention), name, flop_per_byte, flop_per_s, record, barred.
+Inputs: cells.csv, ceilings.csv, operator_costs.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV):
+device, precision, what (cell, linear, attention), name, flop_per_byte, flop_per_s, record, barred.
 """
 
 from pathlib import Path

@@ -1,7 +1,8 @@
 """Draws step time against model FLOPs per step, with lines of equal FLOP/s.
 
-Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, cell, model, batch_size, sequence_length,
-precision, execution, flops_per_step, step_time_s with its low and high ends, achieved_flop_per_s, record, barred.
+Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, cell, model, batch_size,
+sequence_length, precision, execution, flops_per_step, step_time_s with its low and high ends, achieved_flop_per_s,
+record, barred.
 """
 
 from pathlib import Path

@@ -1,7 +1,8 @@
 """Draws throughput over batch size, a panel for each device and context length.
 
-Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, sequence_length, model, n_layer, n_embd,
-precision, execution, batch_size, cell, record, barred, throughput_tokens_per_s with its low and high ends.
+Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, sequence_length, model,
+n_layer, n_embd, precision, execution, batch_size, cell, record, barred, throughput_tokens_per_s with its low and high
+ends.
 """
 
 from pathlib import Path
