@@ -288,6 +288,17 @@ CASES: dict[str, Case] = {
         column("hardware", "H100", "H100", label="cuda"), column("hardware", "H100", "H200", label="cuda"), "cuda",
         "note",
     ),
+    "unequal_evaluation": Case(
+        column("eval_windows", "aa", "aa", "bb", sequence_length=64, label="cpu/wide"),
+        column("eval_windows", "aa", "aa", sequence_length=64)
+        + column("eval_windows", "bb", "bb", sequence_length=128), "cpu/wide",
+    ),
+    "other_start": Case(
+        rows({"device": "cpu", "start_weights": "aa"}, {"device": "gpu", "start_weights": "bb"}, run="wide-s1"),
+        rows({"device": "cpu", "run": "wide-s1"}, {"device": "gpu", "run": "wide-s1"}, {"device": "gpu", "run": "s2",
+             "start_batches": "bb"}, start_weights="aa"),
+        "gpu", "warning",
+    ),
     "process_spread": Case(
         column("spread", 0.2, n_processes=3, model="a"), column("spread", 0.01, n_processes=3), "a", "warning"
     ),

@@ -120,6 +120,16 @@ def test_a_learning_rate_that_left_its_schedule_is_found(tmp_path, monkeypatch, 
     assert (wrong in messages) == faulty
 
 
+def test_runs_that_were_evaluated_on_other_windows_are_found(tmp_path, monkeypatch):
+    runs = example_tables.runs()
+    for index, row in runs.iterrows():
+        record(tmp_path, row.drop("execution", errors="ignore"))
+        path = tmp_path / row.record
+        windows = {"eval_windows_sha256": "other" if index == 0 else "same"}
+        path.write_text(json.dumps({**json.loads(path.read_text()), "result": windows}))
+    assert about(audit(tmp_path, monkeypatch), "unequal_evaluation") == [f"cpu/{runs.run.iloc[0]}"]
+
+
 def test_a_fresh_process_is_not_held_against_forked_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     cells = example_tables.cells()
     small = cells.index[cells.model.eq("narrow") & cells.batch_size.isin([2, 8])][0]

@@ -96,6 +96,36 @@ def shared_gpu(table: pd.DataFrame) -> Iterator[Seen]:
 
 @rule(
     severity="error",
+    meaning="Losses on different windows of the text are losses of different things.",
+    advice="Fix the windows by their positions, whatever the batch and the device, and compare their hashes.",
+    applies=("eval_windows",),
+)
+def unequal_evaluation(table: pd.DataFrame) -> Iterator[Seen]:
+    for context, rows in measured(table, "eval_windows", "sequence_length").groupby("sequence_length", sort=False):
+        usual = rows.eval_windows.mode().iloc[0]
+        n = int((rows.eval_windows == usual).sum())
+        for row in each(rows[rows.eval_windows != usual]):
+            text = f"evaluated on other windows of {context:.0f} tokens than {n} of {len(rows)} runs"
+            yield Seen(row.label, text, {"windows": row.eval_windows, "usual": usual, "n_usual": n})
+
+
+@rule(
+    severity="warning",
+    meaning="One run on two devices must start from the same weights and see the same batches.",
+    advice="Draw weights and the order of batches on the CPU from the seed; another torch may draw others.",
+    applies=("run", "start_weights|start_batches"),
+)
+def other_start(table: pd.DataFrame) -> Iterator[Seen]:
+    for column, what in (("start_weights", "weights"), ("start_batches", "batches")):
+        for run, rows in measured(table, "run", column).groupby("run", sort=False):
+            if rows[column].nunique() > 1:
+                devices = ", ".join(map(str, rows.device))
+                yield Seen(", ".join(map(str, rows.label)), f"{run} has other {what} on each of {devices}",
+                           {"n_starts": int(rows[column].nunique())})  # fmt: skip
+
+
+@rule(
+    severity="error",
     meaning="One configuration on one device has one row.",
     advice="Tell repeats apart by process and seed; do not append.",
     applies=("cell|run", "device"),

@@ -29,6 +29,7 @@ LONE_GAP = 0.05
 OVER_LIMIT = 0.95
 GROWS_WITH_PARAMETERS = ("n_allocations", "peak_allocated_bytes", "peak_reserved_bytes", "peak_bytes")
 FP32_BYTES = 4
+HELD = 0.99  # printed numbers are rounded
 # Optimizer state in copies of the parameters: first and second moment for Adam (Kingma & Ba 2015), none for plain SGD,
 # one buffer for SGD with momentum.
 STATE_COPIES = {"adam": 2, "adamw": 2, "sgd": 0, "sgd momentum": 1}
@@ -180,6 +181,29 @@ def saving_bounded(table: pd.DataFrame) -> Iterator[Seen]:
             )
             numbers = {"saved_bytes": saved, "bound_bytes": bound, "state_bytes": state, "ratio": saved / bound}
             yield Seen(least.label, text, numbers)
+
+
+@rule(
+    severity="error",
+    meaning="Fewer sequences at a time, a lower precision or checkpointing save activations, and nothing else.",
+    advice="Look for what else differs: parameters, gradients and state are there in float32 when an update is made.",
+    applies=("optimizer", "treatment", "peak_allocated_bytes|peak_reserved_bytes"),
+    needs=("n_params",),
+    HELD=HELD,
+)
+def less_than_is_held(table: pd.DataFrame) -> Iterator[Seen]:
+    column = first_of(table, MEMORIES)
+    for row in each(measured(table, column, "optimizer", "n_params")) if column else ():
+        copies = state_copies(row)
+        if copies is None or column in ("peak_process_bytes", "before_backward_bytes"):
+            continue
+        held = (2 + copies) * FP32_BYTES * row.n_params
+        if row[column] < HELD * held:
+            text = (
+                f"{words(column)} {scaled(row[column], 'B')}, but parameters, gradients and state take "
+                f"{scaled(held, 'B')} ({count(row.n_params)} parameters): more was saved than activations"
+            )
+            yield Seen(row.label, text, {"peak_bytes": row[column], "held_bytes": held})
 
 
 def state_copies(row: Row) -> float | None:

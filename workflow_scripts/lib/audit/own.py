@@ -21,6 +21,8 @@ from workflow_scripts.lib.specs import OptimizerSpec, from_json
 SAME_ARITHMETIC = ("id", "treatment", "checkpointing", "execution", "attention")
 QUANTITIES = {"non_embedding": "n_params_non_embedding", "total": "n_params", "flops_per_token": "flops_per_token"}
 PRODUCTS = {"fp32": "ieee", "tf32": "tf32"}
+# What of a training's result must be the same on every device, by its column here.
+IDENTICAL = {"eval_windows": "eval_windows_sha256", "start_weights": "init_sha256", "start_batches": "offsets_sha256"}
 OPTIMIZER_CLASSES = {"muonwithadamw": "muon"}
 
 
@@ -135,6 +137,8 @@ def _observed(record: dict[str, Any], row: Row) -> dict[str, Any]:
     found |= _others_on_gpu(record)
     found |= {"checkpointing": spec["step"].get("checkpointing"), "attention": spec["step"].get("attention")}
     found |= _rate(spec, seen)
+    result = record.get("result") or {}
+    found |= {column: result.get(name) for column, name in IDENTICAL.items()}
     if row.get("treatment", "baseline") != "baseline":
         found["changes_arithmetic"] = _changes_arithmetic(record)
     if not seen:
