@@ -21,7 +21,7 @@ FIGURES_OF_PROBES = {
     "accumulation": ["accumulation"],
     "autocast": ["precision_drift"],
     "clocks": ["clocks"],
-    "operators": ["operator_modes"],
+    "operators": ["operator_modes", "operator_roofline"],
     "memory": ["memory_timeline"],
 }
 PROBE_FIGURES = ["warm_up"] + [

@@ -1,9 +1,9 @@
 """Figures of the probes, in the way of figures.smk, which lists those that the study asks for.
 
-Input: attention.csv, accumulation.csv, autocast_steps.csv, clocks.csv, operator_probes.csv, warm_up.csv.
+Input: attention.csv, accumulation.csv, autocast_steps.csv, clocks.csv, operator_probes.csv, ceilings.csv, warm_up.csv.
 Output: results/{study}/figures/*.{svg,csv}.
 Steps: draw_attention, draw_attention_memory, draw_accumulation, draw_precision_drift,
-draw_clocks, draw_operator_modes, draw_warm_up.
+draw_clocks, draw_operator_modes, draw_operator_roofline, draw_warm_up.
 """
 
 
@@ -95,6 +95,22 @@ rule draw_operator_modes:
         spec=spec("draw_operator_modes"),
     script:
         "../workflow_scripts/draw_operator_modes.py"
+
+
+rule draw_operator_roofline:
+    """Draws the kinds of work of each pass below the roofline."""
+    input:
+        operator_probes="results/{study}/tables/operator_probes.csv",
+        ceilings="results/{study}/tables/ceilings.csv",
+    output:
+        figure="results/{study}/figures/operator_roofline.svg",
+        data="results/{study}/figures/operator_roofline.csv",
+    log:
+        "logs/{study}/figures/operator_roofline.log",
+    params:
+        spec=spec("draw_operator_roofline"),
+    script:
+        "../workflow_scripts/draw_operator_roofline.py"
 
 
 rule draw_warm_up:

@@ -14,7 +14,9 @@ import pandas as pd
 
 from workflow_scripts.lib.record_files import of_same_models, open_text, recorded
 
-COLUMNS = ("device name operator category phase calls_per_step self_time_s share flops self_memory_bytes").split()
+COLUMNS = (
+    "device name operator category phase calls_per_step self_time_s share flops moved_bytes self_memory_bytes"
+).split()
 
 
 def main(

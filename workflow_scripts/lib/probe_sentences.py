@@ -160,6 +160,24 @@ def clocks(rows: pd.DataFrame) -> list[str]:
             )
         if not len(launch) and not len(device_bound):
             told.append(f"On {device} neither host nor device is busy for {percent(BUSY)} of the time of {work}.")
+    return told + _nsight(rows)
+
+
+def _nsight(rows: pd.DataFrame) -> list[str]:
+    """Whether Nsight Systems saw the device's time, too, and how far both timelines are from each other."""
+    told = []
+    asked = rows[rows.nsys.notna()] if "nsys" in rows else rows.head(0)
+    for device, group in asked.groupby("device", sort=False):
+        both = group[group.nsys_s.notna() & group.device_s.notna()]
+        if both.empty:
+            told.append(
+                f"The device's time on {device} is from the profiler's timeline; Nsight Systems: {group.nsys.iloc[0]}."
+            )
+            continue
+        off = (both.nsys_s / both.device_s - 1).abs()
+        told.append(
+            f"Nsight Systems saw {device} busy for as long as the profiler did, to within {percent(off.max())}."
+        )
     return told
 
 

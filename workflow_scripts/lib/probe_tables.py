@@ -4,7 +4,9 @@ import math
 import statistics
 from typing import Any
 
+from workflow_scripts.lib.counts import count_parameters
 from workflow_scripts.lib.operator_counts import count_rows, softmax_flops
+from workflow_scripts.lib.specs import ModelShape, from_json
 
 ACCUMULATION_COLUMNS = (
     "device probe sum_format term_format upcast terms value exact error input_error sum_error status reason record"
@@ -19,12 +21,13 @@ AUTOCAST_STEP_COLUMNS = (
 ).split()
 CLOCK_COLUMNS = (
     "device probe model mode precision execution batch_size sequence_length status reason host_s device_s wall_s "
-    "n_kernels host_share device_share bound timeline record"
+    "n_kernels host_share device_share bound timeline nsys_s nsys_kernels nsys record"
 ).split()
 OPERATOR_COLUMNS = (
     "device probe model mode precision execution status reason operator category phase calls_per_step self_time_s "
-    "share flops self_memory_bytes record"
+    "share flops moved_bytes self_memory_bytes record"
 ).split()
+ADAMW_BYTES = 28  # for each parameter: it, its gradient and two moments are read, all but the gradient written
 # A step whose device is busy for less of the wall time than this, while the host is for more, waits to be launched.
 BUSY = 0.85
 
@@ -66,6 +69,8 @@ def autocast_rows(record: dict[str, Any], path: str) -> tuple[list[dict[str, Any
 
 SERIES = ("loss", "loss_fp32", "gradient_distance", "gradient_cosine")
 
+KEPT_CLOCKS = ("sequence_length", "mode", "status", "reason", "n_kernels", "nsys_s", "nsys_kernels", "nsys")
+
 
 def clock_rows(record: dict[str, Any], path: str) -> list[dict[str, Any]]:
     """One row a mode and context length."""
@@ -79,7 +84,7 @@ def clock_rows(record: dict[str, Any], path: str) -> list[dict[str, Any]]:
             "host_share": host_s / wall_s if host_s and wall_s else None,
             "device_share": device_s / wall_s if device_s and wall_s else None,
         }
-        kept = {key: found.get(key) for key in ("sequence_length", "mode", "status", "reason", "n_kernels")}
+        kept = {key: found.get(key) for key in KEPT_CLOCKS}
         rows.append({**common, **kept, **times, **shares, "device_s": device_s, "bound": bound(**shares)})
     return rows or [common]
 
@@ -96,13 +101,15 @@ def bound(*, host_share: float | None, device_share: float | None) -> str | None
 
 
 def operator_rows(record: dict[str, Any], path: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The operators of each mode, FLOPs of softmax counted by hand; and counts beside those that layers ask for."""
+    """The operators of each mode, with what no profiler counts; and counts beside those that layers ask for."""
     asked, result = record["spec"], record["result"] or {}
     common = {**_common(record, path), "model": asked["name"], **_step(asked)}
     rows = [{**common, **row} for row in result.get("rows", [])]
     for row in rows:
         if row.get("category") == "softmax" and row.get("flops") is None:
             row["flops"] = softmax_flops(row["operator"], row["calls_per_step"], asked)
+        if row.get("operator") == "aten::_fused_adamw_":  # a list of tensors, which shows no shapes
+            row["moved_bytes"] = ADAMW_BYTES * count_parameters(from_json(ModelShape, asked["model"])).total
     counts = [{**common, **row} for row in count_rows(rows, asked, result.get("observed") or {})]
     return rows or [common], counts
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from workflow_scripts.lib import pass_memory_section, probe_sentences
+from workflow_scripts.lib import operator_roofline, pass_memory_section, probe_sentences
 from workflow_scripts.lib.attention_table import borders
 from workflow_scripts.lib.page import Column
 from workflow_scripts.lib.parts import Part, shown
@@ -18,6 +18,7 @@ NAMES = (
     "autocast",
     "warm_up",
     "executions",
+    "ceilings",
 )
 SHOWN_OPERATORS = 8  # of each pass
 DEVICE = Column(name="device", title="device", axis=True)
@@ -53,8 +54,7 @@ def _operators(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         return None
     timed = rows[(rows.status == "ok") & rows.share.notna()]
     keys = ["device", "probe", "mode"]
-    kinds = timed.groupby([*keys, "category"], sort=False)[["share", "self_time_s", "calls_per_step", "flops"]]
-    kinds = kinds.sum(min_count=1).reset_index().sort_values([*keys, "share"], ascending=[True, True, True, False])
+    kinds = operator_roofline.kinds(rows, tables["ceilings"])
     top = timed.sort_values("share", ascending=False).groupby(keys, sort=False).head(SHOWN_OPERATORS)
     top = top.sort_values([*keys, "share"], ascending=[True, True, True, False])
     mode = Column(name="mode", title="pass", axis=True)
@@ -63,6 +63,13 @@ def _operators(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         Column(name="self_time_s", title="own time", kind="s", measured=True),
         Column(name="share", title="share of the pass", kind="percent", measured=True),
         Column(name="flops", title="FLOPs", kind="FLOPs", measured=True),
+        Column(name="moved_bytes", title="moves at least", kind="bytes", measured=True),
+    ]
+    roofline = [
+        Column(name="flop_per_byte", title="FLOPs for a byte", kind="number", measured=True),
+        Column(name="flop_per_s", title="FLOP/s", kind="FLOP/s", measured=True),
+        Column(name="bytes_per_s", title="bytes/s", kind="bytes/s", measured=True),
+        Column(name="of_roof", title="of what the device allows", kind="percent", measured=True),
     ]
     work = Column(name="category", title="work")
     counted = [
@@ -77,9 +84,10 @@ def _operators(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
     return Part(
         title="Operators of each pass",
         sentences=probe_sentences.operators(rows, counts),
-        figures=[("operator_modes", "Kinds of work")],
+        figures=[("operator_modes", "Kinds of work"), ("operator_roofline", "Kinds of work on the roofline")],
         tables=[
-            *shown(kinds, [DEVICE, PROBE, mode, work, *columns], study, "Work in each pass", "operator_probes"),
+            *shown(kinds, [DEVICE, PROBE, mode, work, *columns, *roofline], study, "Work in each pass",
+                   "operator_probes"),
             *shown(top, [DEVICE, PROBE, mode, *operator, *columns], study, "Largest operators of each pass",
                     "operator_probes"),
             *shown(counts, counted, study, "Calls that follow from the number of layers", "operator_counts"),
@@ -101,6 +109,7 @@ def _clocks(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         Column(name="host_share", title="host over wall", kind="percent", measured=True),
         Column(name="device_share", title="device over wall", kind="percent", measured=True),
         Column(name="n_kernels", title="kernels", kind="count", measured=True),
+        Column(name="nsys_s", title="busy by Nsight Systems", kind="s", measured=True),
         Column(name="bound", title="waits for", measured=True),
         RECORD,
     ]  # fmt: skip

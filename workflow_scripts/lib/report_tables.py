@@ -128,6 +128,7 @@ OPERATORS = [
     Column(name="self_time_s", title="own time a step", kind="s", measured=True),
     Column(name="share", title="share of the step", kind="percent", measured=True),
     Column(name="flops", title="FLOPs", kind="FLOPs", measured=True),
+    Column(name="moved_bytes", title="moves at least", kind="bytes", measured=True),
     Column(name="self_memory_bytes", title="memory", kind="bytes", measured=True),
 ]
 ROLES = [
