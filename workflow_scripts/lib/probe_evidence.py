@@ -6,11 +6,13 @@ from workflow_scripts.lib.evidence import Evidence
 
 
 def timed_operators(evidence: Evidence) -> pd.DataFrame:
+    """The operators of all passes that were profiled to their end."""
     rows = evidence["operator_probes"]
     return rows[(rows.status == "ok") & rows.share.notna()] if len(rows) else rows
 
 
 def steps(evidence: Evidence) -> pd.DataFrame:
+    """Those of whole steps."""
     rows = timed_operators(evidence)
     return rows[rows["mode"] == "step"] if len(rows) else rows
 
@@ -51,6 +53,7 @@ def errors_of_sums(evidence: Evidence) -> pd.Series | None:
 
 
 def spelled_out_alone(evidence: Evidence) -> pd.DataFrame:
+    """Attention alone, as products and a softmax in fp32, eager: what the document measured."""
     rows = evidence["attention"]
     return (
         rows[(rows.backend == "math") & (rows.precision == "fp32") & (rows.compiled == "eager")] if len(rows) else rows
