@@ -7,12 +7,13 @@ import pytest
 
 from tests import example_tables
 from workflow_scripts import collect_ceilings, collect_operator_costs
+from workflow_scripts.lib import cost_fits
 from workflow_scripts.lib.expectations import COLUMNS, expectations
 from workflow_scripts.lib.prediction_section import section
 
 ERRORS = {
-    "n_fitted": 18, "leave_one_out_error": 0.047, "fresh_model_error": 0.062, "within_interval": 0.94,
-    "uncorrected_error": 0.14, "error_from": {"3": 0.08, "8": None},
+    "n_fitted": 18, "leave_one_out_error": 0.047, "fresh_model_error": 0.062, "repeat_error": 0.011,
+    "within_interval": 0.94, "uncorrected_error": 0.14, "error_from": {"3": 0.08, "8": None},
 }  # fmt: skip
 MODEL = {"devices": {"cpu": {"errors": {"fp32-eager": ERRORS}}}}
 
@@ -43,8 +44,18 @@ def test_the_report_tells_the_errors_of_all_ways_and_what_bounds_the_cells():
     assert "by the cost model" in text
     assert f"Of {len(cells)}\u00a0cells on a CPU, compute bounds {len(cells)}." in text
     row = [cell.text for cell in told["table"].rows[0]]
-    assert row[-4:] == ["8.00", "4.70", "6.20", "94.0"]
+    assert row[-4:] == ["4.70", "6.20", "1.10", "94.0"]
     assert section(cells.head(0), example_tables.ceilings(), {}, {}, "example") is None
+
+
+def test_what_a_cell_measured_again_differs_by_is_the_floor_of_every_prediction():
+    once = [{"cell": name, "base": name, "process": 1, "status": "ok", "step_time_s": 0.1} for name in ("a", "b")]
+    again = [
+        {"cell": f"a-p{n}", "base": "a", "process": n, "status": status, "step_time_s": seconds}
+        for n, status, seconds in ((2, "ok", 0.11), (3, "ok", 0.07), (4, "oom", None))
+    ]
+    assert cost_fits._repeat_error(once, [*once, *again]) == pytest.approx(0.2)
+    assert cost_fits._repeat_error(once, once) is None
 
 
 CALIBRATION = {

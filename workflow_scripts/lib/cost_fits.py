@@ -31,14 +31,19 @@ def fit_models(rows: Sequence[dict[str, Any]], calibrations: Sequence[dict[str, 
         The content of cost_model.json: for each device `type`, `rates`, `cases` (see `cost_model.read_models`), and
         `errors` by precision and execution: `n_fitted`; relative mean absolute `leave_one_out_error`, with the share
         of cells `within_interval`; `fresh_model_error` by the cells of other models (None with one model);
-        `uncorrected_error` of the calibrated sum; `error_from`, by number of cells.
+        `uncorrected_error` of the calibrated sum; `error_from`, by number of cells; and `repeat_error`, by how much a
+        cell differs in further processes (None without): no prediction can be expected to agree better.
     """
     devices = {}
     for calibration in calibrations:
         device = calibration["device"]
         models = fit_device(rows, calibration)
         members = {group: [row for row in rows if row["device"] == device and _group(row) == group] for group in models}
-        errors = {group: _judge(models[group], of_group) for group, of_group in members.items() if of_group}
+        own = [row for row in rows if row["device"] == device]
+        errors = {
+            group: {**_judge(models[group], of_group), "repeat_error": _repeat_error(of_group, own)}
+            for group, of_group in members.items() if of_group
+        }  # fmt: skip
         if models:
             devices[device] = {**as_json(models), "errors": errors}
     for row in rows:
@@ -84,6 +89,16 @@ def _judge(model: TimeModel, members: Sequence[dict[str, Any]]) -> dict[str, Any
         "uncorrected_error": sum(uncorrected) / n,
         "error_from": {str(k): model.error_from(k) for k in FEW},
     }
+
+
+def _repeat_error(members: Sequence[dict[str, Any]], rows: Sequence[dict[str, Any]]) -> float | None:
+    """The mean difference of cells in further processes from the first, relative; None where none has any."""
+    first = {row["cell"]: row["step_time_s"] for row in members}
+    off = [
+        abs(row["step_time_s"] / first[row["base"]] - 1)
+        for row in rows if row["process"] > 1 and row["status"] == "ok" and row["base"] in first
+    ]  # fmt: skip
+    return sum(off) / len(off) if off else None
 
 
 def _group(row: dict[str, Any]) -> str | None:

@@ -19,6 +19,7 @@ ERRORS = [
     Column(name="from_8", title="by 8", kind="percent", measured=True),
     Column(name="left_out", title="by all others", kind="percent", measured=True),
     Column(name="fresh", title="by those of other models", kind="percent", measured=True),
+    Column(name="repeat", title="cells measured again", kind="percent", measured=True),
     Column(name="within", title="inside the interval", kind="percent", measured=True),
 ]
 
@@ -76,7 +77,8 @@ def _table(rows: pd.DataFrame, cost_model: dict[str, Any], study: str) -> Table:
                 "device": device, "group": name, "n_cells": group.cell.nunique(), "datasheet": off.get("datasheet"),
                 "ceiling": off.get("ceiling"), "uncorrected": errors.get("uncorrected_error"), "from_3": few.get("3"),
                 "from_8": few.get("8"), "left_out": errors.get("leave_one_out_error"),
-                "fresh": errors.get("fresh_model_error"), "within": errors.get("within_interval"),
+                "fresh": errors.get("fresh_model_error"), "repeat": errors.get("repeat_error"),
+                "within": errors.get("within_interval"),
             }
         )  # fmt: skip
     return table(pd.DataFrame(printed), ERRORS, study)

@@ -62,7 +62,6 @@ def step_costs(
     """Adds up the operators of one optimizer step."""
     parts = dict.fromkeys(BOUNDS, 0.0)
     attention_s = vocabulary_s = 0.0
-    kernels: float = STEP_KERNELS
     fused = step.execution != "eager"
     overlapped = device_type == "cuda"
     for operator in [*step_operators(shape, step), *_newton_schulz(shape, optimizer)]:
@@ -71,7 +70,6 @@ def step_costs(
                 continue
             seconds = calls * _seconds(operator, direction, optimizer, fused, rates)
             launches = calls * (1 if fused else LAUNCHES[operator.kind][direction == "backward"])
-            kernels += launches
             launch_s = 0.0 if overlapped else min(seconds, launches * rates.operator_s)
             parts["launch"] += launch_s
             parts[_bound(operator, direction, step, rates)] += seconds - launch_s
@@ -79,7 +77,7 @@ def step_costs(
             vocabulary_s += seconds if shape.vocab_size in operator.dims[1:] else 0.0
     total_s = sum(parts.values())
     if step.execution == "graphed":
-        parts["launch"] = kernels * (rates.kernel_s or 0.0)
+        parts["launch"] = STEP_KERNELS * (rates.kernel_s or 0.0)  # an operator's time has its kernels' own
         total_s += parts["launch"]
     else:
         beyond_s = _beyond_s(shape, step, optimizer, rates)
