@@ -6,6 +6,7 @@ Inputs: interactions.csv. Outputs: the figure (SVG) and what it draws (CSV): row
 import math
 from pathlib import Path
 
+import pandas as pd
 from matplotlib.patches import Rectangle
 
 from workflow_scripts.lib import csv_tables, facets, plotting
@@ -23,8 +24,10 @@ def main(*, interactions: Path, figure: Path, data: Path, spec: dict) -> None:
         csv_tables.write(rows, data)
         plotting.save_nothing(figure, "no two changes were run alone, together and not at all.")
         return
+    titles = [OUTCOMES[outcome].title for outcome in SHOWN]
     rows = rows.assign(
-        pair=rows.factor_a + " × " + rows.factor_b, title=[OUTCOMES[outcome].title for outcome in rows.outcome]
+        pair=rows.factor_a + " × " + rows.factor_b,
+        title=pd.Categorical([OUTCOMES[outcome].title for outcome in rows.outcome], categories=titles, ordered=True),
     )
     panels = facets.split(rows.assign(model=rows["name"].fillna("")), ["device", "model", "pair", "title"])
     tallest = max(frame.level_a.nunique() for frame in panels.frames)

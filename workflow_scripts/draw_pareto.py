@@ -5,6 +5,9 @@ Inputs: pareto.csv. Outputs: the figure (SVG) and what it draws (CSV): rows of p
 
 from pathlib import Path
 
+import pandas as pd
+from matplotlib.axes import Axes
+
 from workflow_scripts.lib import csv_tables, facets, plotting
 from workflow_scripts.lib.quantities import unit_for
 
@@ -13,6 +16,8 @@ STYLES = {
     "undecided": {"color": plotting.SERIES[4], "marker": "o", "markerfacecolor": "none"},
     "beaten": {"color": plotting.FAINT, "marker": "x"},
 }
+CHARACTER_PT = 3.9  # width of a character of a name, about
+PLACES_PT = [(6, 4), (6, -5), (-6, 4), (-6, -5), (6, 13), (6, -14), (-6, 13), (-6, -14)]  # from a point to its name
 AXES = {"train_s": ("training time", "s"), "peak_bytes": ("peak memory", "bytes")}
 
 
@@ -41,11 +46,14 @@ def main(*, pareto: Path, figure: Path, data: Path, spec: dict) -> None:
                 axis.vlines(points[x] / scale, points.final_val_loss_low, points.final_val_loss_high,
                             color=style["color"], linewidth=1)  # fmt: skip
                 axis.plot(points[x] / scale, points.final_val_loss, linestyle="", label=front, **style)
-            _name_front(axis, frame, x, scale, several)
             plotting.log_axis(axis.xaxis, frame[x] / scale)
             plotting.log_axis(axis.yaxis, frame.final_val_loss)
+            axis.set_ylim(bottom=axis.get_ylim()[0] * 0.92)  # room for names
         plotting.label_axes(canvas, "", "validation loss at its own end (nats per token)")
         plotting.legend(canvas, axes)
+        canvas.draw_without_rendering()  # settles where the panels are
+        for axis, (_, frame, x) in zip(axes, panels, strict=True):
+            _name_front(axis, frame, x, unit_for(frame[x], AXES[x][1])[0], several)
         caption = (
             "Nearer the lower left is better. Green treatments are on the front over time, memory and loss: each other "
             "one is surely behind them in something. Crosses are beaten: another is better in one of the three and no "
@@ -57,15 +65,30 @@ def main(*, pareto: Path, figure: Path, data: Path, spec: dict) -> None:
     csv_tables.write(split.drawn, data)
 
 
-def _name_front(axis: object, frame: object, x: str, scale: float, several: bool) -> None:
-    """Writes the names of the front beside its points, from the lowest loss up, at least a line apart."""
+def _name_front(axis: Axes, frame: pd.DataFrame, x: str, scale: float, several: bool) -> None:
+    """Writes names of the front beside its points, the lowest loss first, where they cover neither text nor point."""
     best = frame[frame.front == "front"].sort_values("final_val_loss")
-    for place, row in enumerate(best.itertuples()):
-        label = f"{row.name} {row.treatment}" if several else row.treatment
-        axis.annotate(
-            plotting.short(label, 30), (getattr(row, x) / scale, row.final_val_loss),
-            xytext=(6, 5 if place % 2 else -9), textcoords="offset points", fontsize=7, color=plotting.INK,
-        )  # fmt: skip
+    points = axis.transData.transform(frame[[x, "final_val_loss"]].to_numpy(float) / [scale, 1]) * 72 / axis.figure.dpi
+    taken = [(px - 3, py - 3, px + 3, py + 3) for px, py in points]
+    left, bottom, right, top = axis.get_window_extent().extents * 72 / axis.figure.dpi
+    for row, (px, py) in zip(best.itertuples(), points[frame.index.get_indexer(best.index)], strict=True):
+        label = plotting.short(f"{row.name} {row.treatment}" if several else row.treatment, 30)
+        width = CHARACTER_PT * len(label)
+        for dx, dy in PLACES_PT:
+            low = px + dx if dx > 0 else px + dx - width
+            box = (low, py + dy - 4, low + width, py + dy + 4)
+            inside = left <= box[0] and box[2] <= right and bottom <= box[1] and box[3] <= top
+            if inside and not any(_meet(box, other) for other in taken):
+                taken.append(box)
+                axis.annotate(
+                    label, (getattr(row, x) / scale, row.final_val_loss), xytext=(dx, dy), textcoords="offset points",
+                    ha="left" if dx > 0 else "right", va="center", fontsize=7, color=plotting.INK,
+                )  # fmt: skip
+                break
+
+
+def _meet(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+    return one[0] < other[2] and other[0] < one[2] and one[1] < other[3] and other[1] < one[3]
 
 
 if "snakemake" in globals():
