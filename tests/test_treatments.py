@@ -80,6 +80,15 @@ def test_faults_of_a_design_are_one_line(config, design, factors, words):
         assert word in str(refused.value)
 
 
+def test_treatments_may_have_fewer_seeds_than_the_baseline(config):
+    config["training"] |= {"factors": [WAY], "design": "one_at_a_time", "models": ["middle"]}
+    config["training"] |= {"seeds": [1, 2, 3], "treatment_seeds": [2]}
+    study = Study(name="s", config=config, devices={"cpu": CPU}, vocab_size=80, capturing=frozenset())
+    runs = study.runs.values()
+    assert [run.seed for run in runs if run.treatment.name == "baseline"] == [1, 2, 3]
+    assert {run.seed for run in runs if run.treatment.name != "baseline"} == {2}
+
+
 def test_runs_are_models_by_treatments_by_seeds(config):
     config["training"] |= {"factors": [SIZE, WAY], "design": "one_at_a_time", "models": ["middle"], "seeds": [1, 2]}
     study = Study(

@@ -57,8 +57,8 @@ def check_config(config: dict[str, Any]) -> None:
     training, selection, corpus = config["training"], config["selection"], config["corpus"]
     if selection:
         _check_roles(selection["roles"])
-    for axis in ("models", "seeds"):
-        _refuse_duplicates(f"training.{axis}", training[axis])
+    for axis in ("models", "seeds", "treatment_seeds"):
+        _refuse_duplicates(f"training.{axis}", training[axis] or [])
     for name in training["models"]:
         if name in ROLES and selection is None:
             raise ValueError(f"training.models: {name} is a role, and selection is null: give a selection")

@@ -89,8 +89,14 @@ class Study:
     @functools.cached_property
     def runs(self) -> dict[str, PlannedRun]:
         """The runs by id."""
-        axes = itertools.product(self.trained, self.treatments.values(), self.config["training"]["seeds"])
-        planned = [PlannedRun(name=name, treatment=treatment, seed=seed) for name, treatment, seed in axes]
+        training = self.config["training"]
+        seeds = dict.fromkeys(self.treatments, training["treatment_seeds"] or training["seeds"])
+        seeds["baseline"] = training["seeds"]
+        planned = [
+            PlannedRun(name=name, treatment=treatment, seed=seed)
+            for name, (key, treatment) in itertools.product(self.trained, self.treatments.items())
+            for seed in seeds[key]
+        ]
         return {_run_id(run): run for run in planned}
 
     def shape(self, name: str, sequence_length: int) -> ModelShape:

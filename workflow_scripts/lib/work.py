@@ -7,7 +7,7 @@ from workflow_scripts.lib.study import Study
 from workflow_scripts.lib.treatments import plan_treatments
 
 # Keys of training that say how often and how something is run or shown, and not what is computed.
-HOW = frozenset({"models", "seeds", "execution", "factors", "design", "checkpoint_every_s", "sample", "timeout_s"})
+HOW = frozenset("models seeds treatment_seeds execution factors design checkpoint_every_s sample timeout_s".split())
 
 
 def defined_work(study: Study, source_digest: str) -> dict[str, Any]:
