@@ -76,5 +76,13 @@ onsuccess:
         runs, profiles = run_files("run.json")(None), profile_files("profile.json")(
             None
         )
-        logger.info(f"Study {STUDY.name}: {summarise(CELLS, runs, profiles)}")
+        others = [
+            *CALIBRATIONS,
+            *MEMORY,
+            *TIMERS,
+            *PROBE_RECORDS,
+            *CHECKS,
+            *profiles,
+        ]
+        logger.info(f"Study {STUDY.name}: {summarise(CELLS, runs, others)}")
         logger.info(f"Read {REPORT}")

@@ -9,13 +9,16 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
+import psutil
+
 PLAN = Path(".snakemake/assay_plan.json")
 
 
 def write_plan(cells: Sequence[str]) -> None:
-    """Notes which cells are about to be timed, and when this began."""
+    """Notes which cells are about to be timed, and when this process, which plans and runs the jobs, began."""
     PLAN.parent.mkdir(exist_ok=True)
-    PLAN.write_text(json.dumps({"started_at_s": time.time(), "cells": list(cells)}), encoding="utf-8")
+    started_s = psutil.Process().create_time()
+    PLAN.write_text(json.dumps({"started_at_s": started_s, "cells": list(cells)}), encoding="utf-8")
 
 
 def place_in_plan(record: Path) -> str:
@@ -31,11 +34,17 @@ def place_in_plan(record: Path) -> str:
     return f"(cell {done} of {n_cells}, about {duration(left_s)} left of the grid)"
 
 
-def summarise(cells: Sequence[str], runs: Sequence[str], profiles: Sequence[str]) -> str:
-    """Says how a study went: what was measured, what failed, and how much of this run's time went into measuring."""
+def summarise(cells: Sequence[str], runs: Sequence[str], others: Sequence[str]) -> str:
+    """Says how a study went: what was measured, what failed, and how much of this run's time went into measuring.
+
+    Args:
+        cells: records of cells.
+        runs: records of trainings.
+        others: all further records of measuring processes. Only their time is told.
+    """
     started_s = _read_plan()["started_at_s"]
     now_s = time.time()
-    records = _written([*cells, *runs, *profiles], started_s)
+    records = _written([*cells, *runs, *others], started_s)
     measuring_s = sum(json.loads(path.read_text(encoding="utf-8"))["wall_s"] for path in records)
     sentences = [_outcome(cells, "cells were timed"), _outcome(runs, "runs were trained to their end")]
     if records:
