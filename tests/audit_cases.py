@@ -148,6 +148,11 @@ CASES: dict[str, Case] = {
         [{**size, "peak_allocated_bytes": 1e2 * size["n_params"]} for size in SIZES],
     ),
     "saving_bounded": Case(optimizers(50e6, 40e6), optimizers(50e6, 43e6), "sgd"),
+    "less_than_is_held": Case(  # a million parameters, with gradients and two moments, take 16 MB
+        [{**row, "optimizer": "adamw"} for row in optimizers(50e6, 15e6)],
+        [{**row, "optimizer": "adamw"} for row in optimizers(50e6, 17e6)],
+        "sgd",
+    ),
     "lone_gap": Case(
         grid({"fp16": (2.04, 3.71, 3.53), "bf16": (1.82, 3.71, 3.53)}),
         grid({"fp16": (1.82, 3.71, 3.53), "bf16": (1.82, 3.71, 3.53)}),
