@@ -15,6 +15,8 @@ import pandas as pd
 import yaml
 
 from workflow_scripts.lib.audit.claims import Table, pick
+from workflow_scripts.lib.audit.findings import words
+from workflow_scripts.lib.audit.frames import SPOKEN
 from workflow_scripts.lib.comparisons import Estimate, pool
 from workflow_scripts.lib.quantities import digits, is_missing, listing, quantity
 from workflow_scripts.lib.specs import from_json
@@ -120,7 +122,7 @@ def set_beside(
     for device, group in ours.groupby("device", sort=False) if len(ours) else [(None, ours)]:
         matched = []
         for row in theirs.to_dict("records"):
-            label = ", ".join(_text(row[column]) for column in pairing.join) or str(row.get("label", ""))
+            label = ", ".join(_named(column, row[column]) for column in pairing.join) or str(row.get("label", ""))
             mine = _matching(pairing, row, group)
             matched.append(mine)
             for our_row, members in _by_axes(pairing, mine):
@@ -251,6 +253,11 @@ def _values(column: pd.Series) -> list[Any]:
 
 def _say(values: list[Any], unit: str) -> str:
     return listing(quantity(float(value), unit) if unit else _text(value) for value in values)
+
+
+def _named(column: str, value: Any) -> str:
+    """A value that tells rows apart; a number with what it counts."""
+    return _text(value) if isinstance(value, str) else f"{SPOKEN.get(column, words(column))} {_text(value)}"
 
 
 def _text(value: Any) -> str:

@@ -60,7 +60,8 @@ def _ratios(rows: pd.DataFrame, hardware: dict[str, str]) -> Iterator[str]:
     """A sentence for each device and quantity: how the published numbers compare."""
     known = rows[rows.ratio.notna()]
     if known.empty:
-        yield "Nothing measured here has a counterpart in this table."
+        here = rows.ours.notna().any()
+        yield "No number stands on both sides." if here else "Nothing measured here has a counterpart in this table."
     for (device, name), group in known.groupby(["device", "quantity"], sort=False):
         least, most = group.ratio.min(), group.ratio.max()
         which = " to ".join(dict.fromkeys((times(least), times(most))))
