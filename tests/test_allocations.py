@@ -18,7 +18,7 @@ from workflow_scripts.lib.study import Study
 ROOT = Path(__file__).parents[1]
 BASELINE = MemorySpec(id="baseline", device=CPU, model=SHAPE, step=STEP, optimizer=ADAMW, timeout_s=60.0, seed=1)
 DEEPER = dataclasses.replace(BASELINE, id="deeper", model=dataclasses.replace(SHAPE, n_layer=4))
-WIDER = dataclasses.replace(BASELINE, id="wider", model=dataclasses.replace(SHAPE, n_embd=64, n_inner=128))
+WIDER = dataclasses.replace(BASELINE, id="wider", model=dataclasses.replace(SHAPE, n_embd=512, n_inner=1024))
 NEVER = dataclasses.replace(BASELINE, id="never", step=dataclasses.replace(STEP, precision="tf32"))
 PROBE = probe_specs.AllocationsProbe(
     id="allocations",

@@ -68,7 +68,7 @@ CELL = CellSpec(
     step=STEP,
     optimizer=ADAMW,
     mode="step",
-    measure=MeasureSpec(min_samples=5, target_interval=0.5, max_seconds=0.3, timeout_s=60.0),
+    measure=MeasureSpec(min_samples=5, target_interval=0.5, max_seconds=5.0, timeout_s=60.0),
     process=1,
     fresh=False,
     seed=1,
