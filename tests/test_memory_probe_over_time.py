@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import math
+import re
 
 import pandas as pd
 import pytest
+import torch
 
 from tests.tiny_run import ADAMW, CPU, SHAPE, STEP, write_corpus
 from workflow_scripts import collect_pass_memory, draw_memory_timeline
@@ -15,6 +17,7 @@ from workflow_scripts.lib.memory_model import estimate_memory
 from workflow_scripts.lib.pass_memory_table import arithmetic, layers, what
 from workflow_scripts.lib.probe_specs import MemoryProbe, parts
 from workflow_scripts.lib.probes import memory
+from workflow_scripts.lib.recordings import PLACES
 from workflow_scripts.lib.records import RECORD_VERSION
 from workflow_scripts.lib.specs import to_json
 
@@ -97,6 +100,32 @@ def test_a_snapshot_of_cuda_is_read_up_to_the_free_that_is_asked_for():
         entry | {"action": "snapshot", "addr": 0, "size": 0},
     ]
     assert allocation_watch.events_of_history(trace) == [Event(4096, 1000), Event(4096, -1000)]
+
+
+@pytest.mark.parametrize("counted", [{"allocated": 8, "freed": 2}, {"allocated": 9, "freed": 2}])
+def test_a_history_that_lacks_events_is_refused_and_a_whole_one_is_kept(tmp_path, monkeypatch, counted):
+    counts = iter([{"allocated": 6, "freed": 2}, {"allocated": 7, "freed": 2}, counted])
+    trace = [{"action": "alloc", "addr": address, "size": 512} for address in (512, 1024)]
+    monkeypatch.setattr(torch.cuda, "init", lambda: None)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "memory_stats_as_nested_dict", lambda device: {"allocation": {"all": next(counts)}})
+    monkeypatch.setattr(torch.cuda.memory, "_record_memory_history", lambda *args, **kwargs: None)
+    monkeypatch.setattr(torch.cuda.memory, "_snapshot", lambda: {"device_traces": [[], trace]})
+    history = allocation_watch.HistoryTrace(torch.device("cuda", 1))
+    assert history.place(history.mark()) == 1
+    if counted["allocated"] == 9:
+        with pytest.raises(RuntimeError, match="has 2 allocations and frees, the allocator counted 3"):
+            history.stop(None)
+        return
+    history.stop(tmp_path / "kept" / "a.pickle")
+    assert history.events == [Event(512, 512), Event(1024, 512)]
+    assert [file.name for file in (tmp_path / "kept").iterdir()] == ["a.pickle"]
+
+
+def test_a_recording_has_the_record_and_no_snapshot():
+    places = PLACES.format(device="gpu")
+    assert re.fullmatch(places, "devices/gpu/probes/memory.json")
+    assert not re.fullmatch(places, "devices/gpu/probes/memory/128-fp32-step.pickle")
 
 
 KEPT = dataclasses.replace(STEP, precision="bf16"), dataclasses.replace(STEP, checkpointing=True)
@@ -193,7 +222,7 @@ def test_the_report_tells_of_peaks_their_contents_and_what_failed(made):
     text = " ".join(part.sentences).replace("\xa0", " ")
     assert "On cpu a whole step of `tiny` over 4 × 16 tokens takes" in text
     assert "Watching a pass did not change its peak" in text
-    assert "times 4 × 16 ×" in text
+    assert "of these, together" in text or "times 4 × 16 ×" in text
     passes, phases, blocks = (shown.table for shown in part.tables)
     assert len(passes.rows) == 5
     assert any("no room" in cell.text for row in passes.rows for cell in row)

@@ -87,13 +87,11 @@ def sentences(passes: pd.DataFrame, blocks: pd.DataFrame) -> list[str]:
     told = []
     ok = passes[passes.status == "ok"]
     for (device, probe), group in ok.groupby(["device", "probe"], sort=False):
-        for mode, rows in group.groupby("mode", sort=False):
-            told += _precisions(device, mode, rows)
+        told += [" ".join(_precisions(device, mode, rows)) for mode, rows in group.groupby("mode", sort=False)]
         largest = group[group["mode"] == "step"] if (group["mode"] == "step").any() else group
         first = largest.sort_values("sequence_length", kind="stable").iloc[0]
-        told.append(_contents(first))
         own = blocks[(blocks.device == device) & (blocks.probe == probe)] if len(blocks) else blocks
-        told += _largest(first, own)
+        told.append(_contents(first) + _largest(first, own))
     return told + _trust(ok)
 
 
@@ -125,22 +123,23 @@ def _contents(row: pd.Series) -> str:
     )
 
 
-def _largest(row: pd.Series, blocks: pd.DataFrame) -> list[str]:
+def _largest(row: pd.Series, blocks: pd.DataFrame) -> str:
     here = blocks
     for key in ("precision", "sequence_length", "mode", "checkpointing"):
         here = here[here[key] == row[key]] if len(here) else here
     named = here[here.arithmetic.notna()] if len(here) else here
     if named.empty:
-        return []
+        return ""
     one = named.loc[named.block_bytes.idxmax()]
-    told = f"Its largest block with a name belongs to {one.category}: `{one.what}`, {one.arithmetic}."
+    told = f" Its largest block with a name belongs to {one.category}: `{one.what}`, {one.arithmetic}."
     many = named.loc[named.sum_bytes.idxmax()]
     if many.n_blocks > 1:
+        each = "of these" if many.name == one.name else f"times {many.arithmetic}"
         told += (
-            f" Over all layers most belongs to `{many.what}`: {count(many.n_blocks)} times {many.arithmetic}, together "
+            f" Of all blocks that are alike, those of `{many.what}` take most: {count(many.n_blocks)} {each}, together "
             f"{quantity(many.sum_bytes, 'bytes')}."
         )
-    return [told]
+    return told
 
 
 def _trust(ok: pd.DataFrame) -> list[str]:
