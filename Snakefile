@@ -7,6 +7,7 @@ Path grammar, where {study} is the config's name, {device} a local device, {name
     results/{study}/devices/{device}/cells/{cell}.json          one timed configuration
     results/{study}/devices/{device}/{memory,timers}/{cell}.json   what a cell's step takes; what other timers say of it
     results/{study}/devices/{device}/probes/{probe}.json        what a question of its own found
+    results/{study}/devices/{device}/probes/{probe}/*.pickle    CUDA's memory snapshots of a probe of memory
     results/{study}/{cost_model,selection,recommendation}.json
     results/{study}/devices/{device}/recommended.json            one step of what is recommended there
     results/{study}/devices/{device}/runs/{run}/{run.json,metrics.csv,model.safetensors,samples.txt}
