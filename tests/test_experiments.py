@@ -105,6 +105,12 @@ def test_the_section_says_what_the_tables_hold(tables):
     assert "`bf16` 0.65" in " ".join(shown["effects"])
     assert "0 of 3 runs did" in " ".join(shown["effects"])
     assert experiments_section.section({}, "example") is None
+    runs = tables["runs"].assign(card=["GPU-1" if seed < 3 else "GPU-2" for seed in tables["runs"].seed])
+    runs.loc[runs.treatment == "layers_x2", "card"] = "GPU-2"
+    split = experiments_section.section({**{name: tables[name] for name in names}, "runs": runs}, "example")
+    assert "on 2 equal cards" in split["method"][1]
+    assert "2 of 69" in split["method"][1]
+    assert "equal cards" not in shown["method"][1]
     assert "calls for memory 9,000 times" in shown["allocations"][0]
     assert "`layers_x2`, 1.56× as many" in shown["allocations"][0]
     failed = [cell.text for cell in shown["allocations_table"].rows[2]]

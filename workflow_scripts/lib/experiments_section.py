@@ -75,13 +75,14 @@ def section(given: dict[str, pd.DataFrame], study: str) -> dict[str, Any] | None
         given: the tables by name.
         study: its name, for links to records.
     """
+    runs = given.get("runs", pd.DataFrame())
     given = {name: given.get(name, pd.DataFrame()) for name in NAMES}
     effects = given["treatment_effects"]
     if effects.empty:
         return None
     crossed, ranks = given["interactions"], given["ranks"]
     return {
-        "method": _method(given["outcomes"]),
+        "method": _method(given["outcomes"], runs),
         "effects": [
             line for key, rows in effects.groupby(["device", "name"], sort=False) for line in _effects(key, rows)
         ],
@@ -97,13 +98,16 @@ def section(given: dict[str, pd.DataFrame], study: str) -> dict[str, Any] | None
     }
 
 
-def _method(outcomes: pd.DataFrame) -> list[str]:
+def _method(outcomes: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
+    margins: dict[float, list[str]] = {}
+    for one in OUTCOMES.values():
+        margins.setdefault(one.margin, []).append(one.title)
     lines = [
         "Every treatment is compared with the baseline of the same model on the same device, as a ratio: each run with "
         "the baseline of its own seed, by Student's t on logarithms. Better and worse need a difference that stands "
         "after Holm's correction for all treatments of that outcome on that device; same means that two one-sided "
         "tests place it within "
-        + listing(dict.fromkeys(f"{percent(one.margin)} ({one.title})" for one in OUTCOMES.values()))
+        + listing(f"{percent(margin)} ({listing(titles)})" for margin, titles in margins.items())
         + " of the baseline; all else is undecided."
     ]
     for device, rows in outcomes.groupby("device", sort=False):
@@ -116,8 +120,24 @@ def _method(outcomes: pd.DataFrame) -> list[str]:
             f"{quantity(first.equal_s, 's')} of training, and memory is the peak "
             + ("allocated." if first.memory_kind == "allocated" else "of the process.")
             + (f" The loss to reach is {listing(thresholds)}." if thresholds else "")
+            + _cards(runs[runs.device == device] if "card" in runs else runs.head(0))
         )
     return lines
+
+
+def _cards(runs: pd.DataFrame) -> str:
+    """Where runs of one device came from several equal cards: how many, and how many comparisons go across them."""
+    runs = runs[runs.card.notna()] if len(runs) else runs
+    if runs.empty or runs.card.nunique() < 2:
+        return ""
+    keys = ["name", "seed"]
+    baseline = runs[runs.treatment == BASELINE].set_index(keys).card.rename("card_of_baseline")
+    others = runs[runs.treatment != BASELINE].join(baseline, on=keys)
+    across = int((others.card != others.card_of_baseline).sum())
+    return (
+        f" The runs were made on {runs.card.nunique()} equal cards, each run on one; {across} of "
+        f"{plural(len(others), 'run')} stand on another card than the baseline that they are compared with."
+    )
 
 
 def _effects(key: tuple[str, str], rows: pd.DataFrame) -> list[str]:
@@ -150,7 +170,8 @@ def _effects(key: tuple[str, str], rows: pd.DataFrame) -> list[str]:
 
 
 def _named(row: dict) -> str:
-    interval = "" if is_missing(row["low"]) else f" ({span(row['low'], row['high'])})"
+    exact = is_missing(row["low"]) or digits(row["low"]) == digits(row["high"])
+    interval = "" if exact else f" ({span(row['low'], row['high'])})"
     return f"`{row['treatment']}` {times(row['ratio'])}{interval}"
 
 
@@ -180,10 +201,9 @@ def _interactions(crossed: pd.DataFrame) -> list[str]:
             for row in sure.loc[order].head(MOST_NAMED).itertuples()
         ]
         text = (
-            f"{OUTCOMES[outcome].title.capitalize()}: {len(sure)} of {plural(len(rows), 'pair')} do together what the "
+            f"{OUTCOMES[outcome].title.capitalize()}: of {plural(len(rows), 'pair')}, {len(sure)} surely differ from "
         )
-        text += "product of each does not"
-        lines.append(text + (f", most of all {listing(named)}." if named else "."))
+        lines.append(f"{text}the product of what each does alone" + (f", most {listing(named)}." if named else "."))
     return lines
 
 
