@@ -145,6 +145,8 @@ def _ours(pairing: Pairing, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     used += [column for one in pairing.quantities for column in one.interval]
     if found.empty:
         return pd.DataFrame(columns=list(dict.fromkeys(["device", *used])))
+    if "device_a" in found:  # a comparison of two devices stands under the faster one
+        found = found.assign(device=found.device_a)
     if pairing.melted:
         kept = [column for column in found.columns if column not in (*pairing.melted, "name", "value")]
         found = found.melt(id_vars=kept, value_vars=list(pairing.melted), var_name="name", value_name="value")
