@@ -105,7 +105,10 @@ def load_recordings():
     folder = Path("recordings") / STUDY.name
     try:
         recorded = read_recordings(
-            folder, study=STUDY.name, work=WORK, local=list(STUDY.devices)
+            folder,
+            study=STUDY.name,
+            work=WORK,
+            local={device: ENVIRONMENTS[device]["name"] for device in STUDY.devices},
         )
         adopts = STUDY.needs_selection and STUDY.config["selection"]["adopt"]
         return recorded, adopted(recorded) if adopts else []

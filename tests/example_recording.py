@@ -119,7 +119,7 @@ def members(path: Path) -> dict[str, bytes]:
 
 def read(folder: Path, **options: Any) -> list[RecordedDevice]:
     """Reads recordings/example/ as a study of the same work on a machine with a device `cpu`."""
-    return read_recordings(folder, **{"study": STUDY, "work": WORK, "local": ["cpu"], **options})
+    return read_recordings(folder, **{"study": STUDY, "work": WORK, "local": {"cpu": "A CPU"}, **options})
 
 
 def refusal(folder: Path, **options: Any) -> str:

@@ -130,13 +130,13 @@ def test_a_file_is_named_as_its_device(folder):
 
 
 def test_a_local_device_of_the_same_name_is_told(folder):
-    message = refusal(folder, local=["cpu", "box"])
+    message = refusal(folder, local={"cpu": "A CPU", "box": "Another Box"}, host="elsewhere")
     assert "a local device has this id" in message
     assert "devices: [{id: NAME" in message
 
 
 def test_what_this_machine_packed_itself_is_passed_over(folder):
-    assert read(folder, local=["box"], host="elsewhere") == []
+    assert read(folder, local={"box": "Example Box"}, host="elsewhere") == []
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ def pack_recording(
 
 
 def read_recordings(
-    folder: Path, *, study: str, work: dict[str, Any], local: Iterable[str], host: str | None = None
+    folder: Path, *, study: str, work: dict[str, Any], local: Mapping[str, str], host: str | None = None
 ) -> list[RecordedDevice]:
     """Reads and checks every recording of a study, by name.
 
@@ -95,7 +95,7 @@ def read_recordings(
         folder: recordings/{study}.
         study: name of the study.
         work: what defines the local study's work.
-        local: ids of the local devices.
+        local: names of the local devices' hardware, by id.
         host: name of this machine; asked for by default.
 
     Raises:
@@ -107,7 +107,7 @@ def read_recordings(
         try:
             device = read_recording(path, study)
             if device.id in local:
-                if device.manifest["host"] == host:
+                if (device.manifest["host"], device.manifest["hardware"]) == (host, local[device.id]):
                     continue
                 raise Refused(
                     f"it records a device {device.id!r}, and a local device has this id: give the local one another "
