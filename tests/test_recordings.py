@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 
 import pytest
+import yaml
+from snakemake.utils import update_config
 
 from tests.example_recording import STUDY, WORK, pack, read, refusal, selection, write_results
 from workflow_scripts import (
@@ -18,8 +20,12 @@ from workflow_scripts import (
 from workflow_scripts.lib import recording_schema, recordings
 from workflow_scripts.lib.adoption import adopt
 from workflow_scripts.lib.candidates import Cost
+from workflow_scripts.lib.config_checks import read_config
 from workflow_scripts.lib.page import record_link
-from workflow_scripts.lib.recordings import adopted, read_recording
+from workflow_scripts.lib.recordings import adopted, read_recording, read_recordings
+from workflow_scripts.lib.sources import describe_source
+from workflow_scripts.lib.study import Study
+from workflow_scripts.lib.work import defined_work
 
 ROOT = Path(__file__).parents[1]
 
@@ -193,3 +199,18 @@ def test_an_adopted_model_over_a_local_budget_is_told_and_kept():
         ("deep", "cpu", "time", 2.0),
     }
     assert "Over a budget: 2.0 minutes on cpu" in " ".join(chosen["reasons"])
+
+
+@pytest.mark.parametrize(
+    "folder", sorted({path.parent for path in ROOT.glob("recordings/*/*.zip")}), ids=lambda f: f.name
+)
+def test_the_recordings_that_come_with_the_code_are_of_the_work_of_their_study(folder):
+    files = [ROOT / "config.yaml", ROOT / f"studies/{folder.name}.yaml"]
+    config: dict = {}
+    for file in (file for file in files if file.is_file()):
+        update_config(config, yaml.safe_load(file.read_text(encoding="utf-8")))
+    config = read_config(config, [], ROOT / "config.schema.yaml")
+    source = describe_source(config["corpus"])
+    study = Study(name=folder.name, config=config, devices={}, vocab_size=source.vocab_size, capturing=frozenset())
+    found = read_recordings(folder, study=config["study"], work=defined_work(study, source.digest), local={})
+    assert adopted(found) or not study.needs_selection
