@@ -7,7 +7,7 @@ import pytest
 
 from tests import example_tables
 from workflow_scripts import draw_sizes, draw_speedups
-from workflow_scripts.lib import csv_tables, isolation_table, page, room_table, sizes_section, sizes_table
+from workflow_scripts.lib import csv_tables, isolation_table, page, room_table, sizes_section, sizes_table, variability
 from workflow_scripts.lib.fits import GIB, N_RATES, Room, needed_bytes
 from workflow_scripts.lib.specs import ModelShape, OptimizerSpec, StepSpec, to_json
 
@@ -155,9 +155,9 @@ def test_figures_draw_the_models_of_one_work(tmp_path):
         assert "data-nothing" in figure.read_text()
 
 
-def test_the_report_has_four_parts_and_one_process_twice_is_no_news():
+def test_the_report_has_five_parts_and_few_models_only_isolation():
     parts = sizes_section.section(tables(), {"gpu": "a GPU"}, "example")
-    assert len(parts) == 4
+    assert len(parts) == 5
     text = " ".join(page.plain(sentence) for part in parts for sentence in part.sentences)
     assert "2.60×" in text  # backward over forward
     assert "1.20× (1.20–1.20) the time that it takes alone" in text
@@ -186,3 +186,22 @@ def test_rows_stand_from_small_to_large_and_from_exact_to_coarse():
     rows = pd.DataFrame({"n_params": [2, 1, 1, 1], "precision": ["fp32", "bf16", "fp32", "fp32"],
                          "execution": ["eager", "eager", "compiled", "eager"], "pass": ["step"] * 4})  # fmt: skip
     assert list(sizes_table.in_order(rows).index) == [3, 2, 1, 0]
+
+
+def unsteady(**recorded: object) -> list[str]:
+    """What is said of ten cells, two of them steady."""
+    rows = pd.DataFrame({"device": "gpu", "status": "ok", "execution": ["graphed"] * 2 + ["eager"] * 8,
+                         "step_time_mean_s": 1.0, "step_time_std_s": [0.003] * 2 + [0.2] * 8,
+                         "predicted_bound": None, "others_cores": None, "throttle": None})  # fmt: skip
+    return list(variability.causes(rows.assign(**recorded), {"gpu": "a GPU"}))
+
+
+def test_what_is_advised_follows_from_what_was_recorded():
+    counted, advice = unsteady(predicted_bound="launch", throttle="none")
+    assert "8 vary by more than 5.0\u00a0%; of these 8 wait for launches" in counted
+    assert "0 ran on a throttled device" in counted
+    assert "0.30\u00a0%" in advice
+    assert "nothing else to do" in unsteady(others_cores=1.5)[1]
+    assert "No one cause" in unsteady(others_cores=0.0)[1]
+    assert "nothing was recorded" in unsteady()[0]
+    assert "None of 10" in unsteady(step_time_std_s=0.01)[0]

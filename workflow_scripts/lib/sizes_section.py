@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pandas as pd
 
+from workflow_scripts.lib import variability
 from workflow_scripts.lib.page import Column
 from workflow_scripts.lib.parts import Part, shown
 from workflow_scripts.lib.quantities import count, is_missing, listing, percent, plural, quantity, span, times
@@ -29,16 +30,17 @@ def section(tables: dict[str, pd.DataFrame], hardware: dict[str, str], study: st
     """The parts that there is something to say in; none for a study without three models' three passes.
 
     Args:
-        tables: `passes`, `speedups`, `room` and `isolation`; any may have no rows.
+        tables: `passes`, `speedups`, `room`, `isolation` and `cells`; any may have no rows.
         hardware: names of devices by id.
         study: its name, for links to records.
     """
-    given = {name: tables.get(name, pd.DataFrame()) for name in ("passes", "speedups", "room", "isolation")}
+    given = {name: tables.get(name, pd.DataFrame()) for name in ("passes", "speedups", "room", "isolation", "cells")}
     passes = of_sizes(given["passes"])
     found = [_isolation(given["isolation"], hardware, study)]
     if len(passes) and all(passes[passes["pass"] == asked].model.nunique() >= SIZES for asked in ASKED):
         found = [
             _passes(passes, hardware, study),
+            _variation(passes, given["cells"], hardware),
             _speedups(of_sizes(given["speedups"], least=1), hardware, study),
             _room(given["room"], hardware, study),
             *found,
@@ -67,7 +69,7 @@ def _passes(rows: pd.DataFrame, hardware: dict[str, str], study: str) -> Part:
     )
     return Part(
         title="Forward, backward and step",
-        sentences=[*_growth(rows, hardware), *_backward(rows, hardware), *_spread(rows, hardware), text],
+        sentences=[*_growth(rows, hardware), *_backward(rows, hardware), text],
         figures=[("sizes", "Time over size")],
         tables=shown(rows, columns, study, "Passes of each model", "passes", most=len(rows)),
     )  # fmt: skip
@@ -110,6 +112,11 @@ def _spread(rows: pd.DataFrame, hardware: dict[str, str]) -> Iterator[str]:
             f"{percent(most.cv)}; the largest is that of `{most.model}`, {most['pass'].replace('_', ' and ')}, in "
             f"{most.precision}, {most.execution}."
         )
+
+
+def _variation(rows: pd.DataFrame, cells: pd.DataFrame, hardware: dict[str, str]) -> Part:
+    sentences = [*_spread(rows, hardware), *variability.causes(cells, hardware)]
+    return Part(title="Why times vary", sentences=sentences, figures=[], tables=[])
 
 
 def _speedups(rows: pd.DataFrame, hardware: dict[str, str], study: str) -> Part | None:
