@@ -118,14 +118,21 @@ def test_the_dates_are_those_of_the_records(report):
     assert "Measured 4–5\u00a0March\u00a02025" in " ".join(Text(report).parts)
 
 
-def test_missing_values_are_named_and_never_zero(tmp_path):
-    cells = example_tables.cells()
-    cells.loc[0, ["peak_process_bytes", "first_step_s", "step_time_low_s", "step_time_high_s"]] = None
-    text = Text(render(tmp_path, example_tables.write_study(tmp_path, cells=cells), figures=())).text
+def test_missing_values_are_named_and_print_as_no_number(tmp_path):
+    paths = example_tables.write_study(tmp_path)
+    identity = "n_layer n_head n_embd n_params n_params_non_embedding flops_per_token batch_size sequence_length seed"
+    for name in TABLES:
+        table = csv_tables.read(paths[name])
+        optional = [column for column in table.select_dtypes("number") if column not in identity.split()]
+        table = table.astype(dict.fromkeys(optional, float))
+        table.loc[table.index[::2], optional] = float("nan")
+        csv_tables.write(table, paths[name])
+    text = Text(render(tmp_path, paths, figures=())).text
     assert "not measured" in text
     assert "spread unknown" in text
     assert "Not measured here: compile" in text
     assert not re.search(r"(?<![\d.,])0(\.0+)?\u00a0?(MiB|ms|GiB|B)\b", text)
+    assert not re.search(r"(?<![\w.])(nan|NaN|None|NaT|<NA>|inf)(?!\w)", text)
 
 
 def test_a_study_in_which_everything_failed_has_a_report(tmp_path):
