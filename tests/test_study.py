@@ -81,7 +81,9 @@ def test_every_study_resolves(name):
     study = Study(name=name, config=config, devices={"gpu": gpu}, vocab_size=10_000, capturing=frozenset({"gpu"}))
     assert config["study"] == name
     assert 0 < len(study.cells("gpu")) <= 60
-    assert len(study.runs) == len(study.trained) * len(study.treatments) * len(config["training"]["seeds"])
+    seeds = config["training"]["seeds"]
+    of_treatments = (len(study.treatments) - 1) * len(config["training"]["treatment_seeds"] or seeds)
+    assert len(study.runs) == len(study.trained) * (len(seeds) + of_treatments)
 
 
 def test_every_write_up_is_a_study_with_a_small_one():
