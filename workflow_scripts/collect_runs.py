@@ -5,7 +5,7 @@ Inputs:
     corpus: corpus.json, for bits per byte.
     recordings, selection: recordings of other devices; those of their runs whose role has another model are left out.
 Outputs:
-    runs: runs.csv, a row a run; times in seconds, losses in nats per token.
+    runs: runs.csv, a row a run; times in seconds, losses in nats per token. See `tables.run_row`.
     curves: curves.csv, the history of each run, thinned for drawing.
 """
 

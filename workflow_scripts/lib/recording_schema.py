@@ -49,6 +49,7 @@ RESULT = _object(
     anchor_s=SERIES,
     resumed_at_steps=SERIES,
     compile_s={"type": ["number", "null"]},
+    train_s={"type": ["number", "null"]},
     final_val_loss={"type": ["number", "null"]},
     memory={"type": ["object", "null"]},
     machine={"type": ["object", "null"]},

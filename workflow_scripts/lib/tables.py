@@ -150,13 +150,14 @@ RUN_COLUMNS = (
 
 
 def run_row(path: Path, metrics: pd.DataFrame, corpus: dict[str, Any]) -> dict[str, Any]:
-    """The row of a run's record and its metrics."""
+    """The row of a run's record and its metrics; `train_s` is without each process's first step, which may compile."""
     record = read_record(path)
     run, result = record["spec"], record["result"] or {}
     shape = from_json(ModelShape, run["model"])
     tokens_per_step = run["step"]["batch_size"] * shape.sequence_length
     columns = shape_columns(shape)
     cold = {1, *(step + 1 for step in result.get("resumed_at_steps") or [])}  # first in a process, and no usual step
+    first_steps_s = float(metrics.loc[metrics["step"].isin(cold), "step_time_s"].sum())
     steps = metrics.loc[~metrics["step"].isin(cold), "step_time_s"].to_list()
     validation = corpus["splits"]["validation"]
     final, memory = result.get("final_val_loss"), result.get("memory") or {}
@@ -181,7 +182,8 @@ def run_row(path: Path, metrics: pd.DataFrame, corpus: dict[str, Any]) -> dict[s
         "n_steps": len(metrics),
         "n_tokens": len(metrics) * tokens_per_step,
         **throughput_columns(steps, tokens_per_step, tokens_per_step * columns["flops_per_token"]),
-        **{name: result.get(name) for name in ("first_step_s", "train_s", "eval_s", "checkpoint_s")},
+        **{name: result.get(name) for name in ("first_step_s", "eval_s", "checkpoint_s")},
+        "train_s": None if result.get("train_s") is None else max(result["train_s"] - first_steps_s, 0.0),
         "wall_s": record["wall_s"],
         "final_train_loss": metrics["loss"].iloc[-1] if len(metrics) else None,
         **{name: result.get(name) for name in ("final_val_loss", "best_val_loss", "best_val_step")},
