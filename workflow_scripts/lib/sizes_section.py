@@ -198,7 +198,7 @@ def _fitting(rows: pd.DataFrame, device: str) -> Iterator[str]:
             (rows.model == row.model) & (rows.sequence_length == row.sequence_length) & rows.fits.astype(bool)
         ]
         ways += [f"{other.precision}" for other in better.itertuples()]
-        would = listing(way for way in ways if way) or "nothing of these"
+        would = " or ".join(way for way in ways if way) or "nothing of these"
         yield (
             f"On {device} a step of `{row.model}` in {row.precision} at {count(row.batch_size)} × "
             f"{count(row.sequence_length)} does not fit: {quantity(row.needed_bytes, 'bytes')} of {limit}. By "
