@@ -10,6 +10,7 @@ rule draw_devices:
     """Draws training throughput by device and model."""
     input:
         runs="results/{study}/tables/runs.csv",
+        findings="results/{study}/findings.json",
     output:
         figure="results/{study}/figures/devices.svg",
         data="results/{study}/figures/devices.csv",

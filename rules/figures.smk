@@ -43,6 +43,7 @@ rule draw_comparison:
     input:
         runs="results/{study}/tables/runs.csv",
         processes="results/{study}/tables/processes.csv",
+        findings="results/{study}/findings.json",
     output:
         figure="results/{study}/figures/comparison.svg",
         data="results/{study}/figures/comparison.csv",

@@ -12,14 +12,14 @@ from tests import example_comparisons, example_tables
 from workflow_scripts.lib import csv_tables, plotting, quantities
 
 INPUTS = {
-    "comparison": ("runs", "processes"), "throughput": ("cells", "findings"), "effects": ("cells", "findings"),
-    "step_time": ("cells", "findings"), "expected": ("cells", "ceilings", "findings"),
+    "comparison": ("runs", "processes", "findings"), "throughput": ("cells", "findings"),
+    "effects": ("cells", "findings"), "step_time": ("cells", "findings"), "expected": ("cells", "ceilings", "findings"),
     "roofline": ("cells", "ceilings", "operator_costs", "findings"),
     "memory": ("cells", "findings"), "first_steps": ("cells", "findings"), "selection": ("selection",),
     "candidates": ("candidates", "selection"),
     "loss_over_tokens": ("curves",), "loss_over_time": ("curves",), "gradient_norm": ("curves",),
     "step_series": ("curves", "spikes"), "operators": ("operators",),
-    "devices": ("runs",), "device_losses": ("curves",), "optimizers": ("optimizers",),
+    "devices": ("runs", "findings"), "device_losses": ("curves",), "optimizers": ("optimizers",),
 }  # fmt: skip
 
 
@@ -62,8 +62,9 @@ def test_a_figure_stands_alone_says_what_it_shows_and_takes_the_pages_colours(na
 
 @pytest.mark.parametrize("name", [name for name, inputs in INPUTS.items() if "findings" in inputs])
 def test_what_the_audit_bars_is_drawn_hollow_and_named_in_the_legend(name, tmp_path):
-    found = {"rule": "r", "severity": "error", "subject": "cpu/wide-b8-t64-fp32", "message": "", "numbers": {}}
-    svg, drawn = draw(name, example_tables.write_study(tmp_path, n_devices=2, findings=[found]), tmp_path)
+    finding = {"rule": "r", "severity": "error", "message": "", "numbers": {}}
+    found = [finding | {"subject": subject} for subject in ("cpu/wide-b8-t64-fp32", "cpu/wide-baseline-s1")]
+    svg, drawn = draw(name, example_tables.write_study(tmp_path, n_devices=2, findings=found), tmp_path)
     assert 0 < drawn.barred.sum() < len(drawn)
     assert f">{plotting.HOLLOW}<" in svg
     assert "hollow point" in ET.fromstring(svg).get("data-caption")

@@ -128,7 +128,7 @@ def legend(figure: Figure, axes: Sequence[Axes]) -> None:
     spare = len(entries) - MAX_LEGEND
     if spare > 0:
         entries = dict(list(entries.items())[:MAX_LEGEND]) | {f"and {spare} more": Line2D([], [], linestyle="")}
-    if len(entries) > 1:
+    if len(entries) > 1 or HOLLOW in entries:
         longest = max(len(text) for text in entries)
         figure.legend(
             list(entries.values()), list(entries), loc="outside upper left", handlelength=1.6, columnspacing=1.4,
