@@ -9,7 +9,7 @@ study: $(STAMP)
 	$(VENV)/bin/snakemake --cores all
 
 test: $(STAMP) lint
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 lint: $(STAMP)
 	$(VENV)/bin/ruff check .

@@ -59,13 +59,13 @@ class Checkout:
         path.write_text(path.read_text(encoding="utf-8") + text, encoding="utf-8")
 
     def snakemake(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
-        """Runs the study as a person would."""
+        """Runs the study as a person would, with a lock of its own."""
         return subprocess.run(
             [SNAKEMAKE, "--configfile", self.study, *arguments],
             cwd=self.folder,
             capture_output=True,
             text=True,
-            env={**os.environ, **environment},
+            env={**os.environ, "ASSAY_RUNTIME_DIR": str(self.folder.parent), **environment},
         )
 
     def plan(self, *arguments: str, **environment: str) -> Counter:

@@ -1,5 +1,6 @@
 """What several tests share."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -8,10 +9,24 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.checkout import Checkout
 from tests.isolated_runs import eventually, servers_of
 from workflow_scripts.lib.workflow_process import Workflow
+
+# Two processes of tests share two cores (Makefile): with more threads than cores, torch's wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+# A busy machine is not a fault.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+LONGEST = ("test_workflow", "test_failures")
+
+
+def pytest_collection_modifyitems(items):
+    """Puts the files that run a whole study first, so that no process of tests ends with one while the other idles."""
+    items.sort(key=lambda item: item.path.stem not in LONGEST)
 
 
 @pytest.fixture(scope="session")

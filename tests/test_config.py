@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from workflow_scripts.lib.config_checks import check_lengths, check_prices, read_config
@@ -133,7 +133,6 @@ ANYTHING = st.recursive(
 PLACES = ["study", "devices", "models", "models.0.n_layer", "grid.products", "selection", "training.seeds", "profile"]
 
 
-@settings(deadline=None)
 @given(ANYTHING, st.sampled_from(PLACES))
 def test_any_value_in_any_place_is_accepted_or_refused_in_one_line(value, place):
     try:

@@ -83,7 +83,7 @@ def test_the_usual_inner_width():
 
 
 @given(of=shapes)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_parameters_are_the_modules(of):
     count, sizes = count_parameters(of), {name: p.numel() for name, p in module(of).named_parameters()}
     assert count.total == sum(sizes.values())

@@ -88,7 +88,7 @@ def test_what_is_no_recording_is_refused(folder, content):
     assert refusal(folder).endswith("or delete the file")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(data=st.data())
 def test_a_damaged_file_is_refused_or_reads_as_it_was(packed, data, tmp_path_factory):
     content = bytearray(packed.read_bytes())
