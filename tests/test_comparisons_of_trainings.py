@@ -50,7 +50,7 @@ def test_energy_and_cost_are_told_for_a_million_tokens_and_their_lack_once():
     told = [sentence for sentence in part.sentences if sentence.startswith("A million tokens")]
     assert len(told) == 2
     assert all("2,000\u00a0J and " in sentence and "\u00a0EUR on " in sentence for sentence in told)
-    assert [sentence for sentence in part.sentences if "`cpu` has no" in sentence] == part.sentences[-2:]
+    assert [sentence for sentence in part.sentences if "is given for `cpu`" in sentence] == part.sentences[-2:]
 
 
 def test_what_bounds_a_step_is_told_only_where_it_is_known():

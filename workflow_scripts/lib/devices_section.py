@@ -95,14 +95,14 @@ def origins(devices: pd.DataFrame, study: str) -> Iterator[str]:
 
 def lacking(own: pd.DataFrame) -> Iterator[str]:
     """What devices have no numbers for, told once for all models."""
-    for column, lack in (
-        ("share", "no share of a ceiling: no rate of products in the training's precision was measured"),
-        ("energy_j", "no energy: nothing that counts it could be read there"),
-        ("cost", "no cost: the study states no price of its hour (`prices`)"),
+    for column, what, why in (
+        ("share", "share of a ceiling", "no rate of products in the training's precision was measured"),
+        ("energy_j", "energy", "nothing that counts it could be read there"),
+        ("cost", "cost", "the study states no price of an hour (`prices`)"),
     ):
         without = dict.fromkeys(own.device[own[column].isna()])
         if without:
-            yield f"{listing(f'`{device}`' for device in without)} {'has' if len(without) == 1 else 'have'} {lack}."
+            yield f"No {what} is given for {listing(f'`{device}`' for device in without)}: {why}."
 
 
 def row_claims(row: dict, names: dict[str, str]) -> list[Claim]:
