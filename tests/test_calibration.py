@@ -168,10 +168,19 @@ def ended(tmp_path, monkeypatch, measured):
 
         def run_isolated(target, arguments, **more):
             named = {calibrate_device.CEILINGS: "ceilings", calibrate_device.OPERATORS: "operators"}
-            key = named.get(target) or arguments["execution"]
-            status, reason, result = outcomes.get(key, ("ok", "", {"checks": [{"failures": []}]}))
             times = {"peak_process_bytes": None, "wall_s": 1.0, "started_at": "then", "ended_at": "later"}
-            return Outcome(status=status, reason=reason, result=result, **times)
+            if target in named:
+                status, reason, result = outcomes.get(named[target], ("ok", "", {}))
+                return Outcome(status=status, reason=reason, result=result, **times)
+            tried = []
+            for pair in arguments["pairs"]:
+                status, reason, result = outcomes.get(pair["execution"], ("ok", "", {"checks": [{"failures": []}]}))
+                if status == "killed":
+                    return Outcome(status=status, reason=reason, result={"pairs": tried}, **times)
+                tried.append({"status": status, "reason": reason, "result": result, "wall_s": 0.5})
+                if status == "error":
+                    break
+            return Outcome(status="ok", reason="", result={"pairs": tried}, **times)
 
         monkeypatch.setattr(calibrate_device, "run_isolated", run_isolated)
         calibrate_device.main(device=device, calibration=path, spec=SPEC)
@@ -191,6 +200,15 @@ def test_what_fails_is_barred_and_what_cannot_run_is_unavailable(ended, measured
     assert found["unavailable"] == [{"precision": "fp32", "execution": "graphed", "reason": "no CUDA graph"}]
     assert found["spec"]["vocab_size"] == 40
     assert len(found["ceilings"]) == 6
+
+
+@pytest.mark.parametrize("status", ["killed", "error"])
+def test_a_check_that_breaks_its_process_bars_itself_and_the_others_are_made(ended, measured, status):
+    found = ended(ceilings=("ok", "", measured[0]), eager=(status, "no more", None))
+    assert [(pair["precision"], pair["execution"]) for pair in found["barred"]] == [("bf16", "eager")]
+    assert [(check["precision"], check["execution"]) for check in found["checks"]] == [("fp32", "graphed")]
+    named = [(part["part"], part.get("execution")) for part in found["parts"]]
+    assert named == [("ceilings", None), ("operators", None), ("check", "eager"), ("check", "graphed")]
 
 
 def test_a_device_that_is_not_synchronised_is_barred_and_nothing_more_is_tried(ended):

@@ -5,8 +5,7 @@ import torch
 
 from tests.tiny_run import CPU
 from workflow_scripts.lib import correctness, model, step
-from workflow_scripts.lib.correctness import check_architecture, check_pair
-from workflow_scripts.lib.outcome import Unavailable
+from workflow_scripts.lib.correctness import check_architecture, check_pairs
 from workflow_scripts.lib.specs import StepSpec, to_json
 
 VOCABULARY = 40
@@ -124,11 +123,26 @@ def test_a_loss_that_is_not_a_number_is_caught(monkeypatch):
     assert any("the loss is not finite" in failure for failure in failures())
 
 
-@pytest.mark.parametrize(("precision", "execution"), [("tf32", "eager"), ("fp32", "graphed")])
-def test_what_a_cpu_does_not_have_is_unavailable(precision, execution):
-    arguments = {"device": to_json(CPU), "precision": precision, "execution": execution}
-    with pytest.raises(Unavailable):
-        check_pair({**arguments, "architectures": ["gpt2"], "vocab_size": VOCABULARY}, lambda message: None)
+def pair(precision, execution="eager"):
+    return {"precision": precision, "execution": execution, "architectures": ["gpt2"]}
+
+
+def check(*pairs):
+    arguments = {"device": to_json(CPU), "pairs": list(pairs), "vocab_size": VOCABULARY}
+    return check_pairs(arguments, lambda message: None)["pairs"]
+
+
+def test_what_a_cpu_does_not_have_is_unavailable_and_the_rest_is_checked():
+    tried = check(pair("tf32"), pair("fp32", "graphed"), pair("fp32"))
+    assert [one["status"] for one in tried] == ["unavailable", "unavailable", "ok"]
+    assert "tf32 exists" in tried[0]["reason"]
+    assert tried[2]["result"]["checks"][0]["failures"] == []
+
+
+def test_after_an_unforeseen_error_the_process_says_nothing_more(monkeypatch):
+    monkeypatch.setattr(correctness, "reference", lambda *batch: 1 / 0)
+    tried = check(pair("fp32"), pair("bf16"))
+    assert [(one["status"], one["reason"]) for one in tried] == [("error", "ZeroDivisionError: division by zero")]
 
 
 def test_the_context_shrinks_as_the_vocabulary_grows():

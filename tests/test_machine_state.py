@@ -1,11 +1,14 @@
 import json
 import os
+import subprocess
+import sys
 import threading
 from types import SimpleNamespace
 
 import pytest
 
 from tests.fake_nvml import GIB, FakeNvml, h100
+from tests.isolated_runs import eventually
 from workflow_scripts.lib.machine_state import Watch, between, energy_j, snapshot
 from workflow_scripts.lib.outcome import Outcome
 from workflow_scripts.lib.specs import DeviceSpec
@@ -62,7 +65,8 @@ def _all_visible(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
 
-def test_the_host_is_read():
+def test_the_host_is_read(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0}, raising=False)
     state = snapshot(CPU, system=Laptop())
     host = state["host"]
     assert host["cpu_frequency_hz"] == 2.4e9
@@ -80,9 +84,25 @@ def test_the_host_is_read():
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="cores cannot be reserved here")
 def test_what_runs_on_other_cores_disturbs_nobody(monkeypatch):
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1})
-    cores = [SimpleNamespace(user=user, system=0.0) for user in (50.0, 3.0, 70.0)]
-    laptop = SimpleNamespace(cpu_times=lambda percpu=False: cores if percpu else SimpleNamespace(steal=0.0))
-    assert snapshot(CPU, system=laptop)["host"]["busy_cpu_s"] == 3.0
+    cores = [SimpleNamespace(user=user, system=0.0, steal=user / 12) for user in (50.0, 3.0, 70.0)]
+    laptop = SimpleNamespace(cpu_times=lambda percpu: cores, getloadavg=lambda: (4.0, 4.0, 4.0))
+    host = snapshot(CPU, system=laptop)["host"]
+    assert (host["busy_cpu_s"], host["steal_cpu_s"]) == (3.0, 0.25)
+    assert host["load_1min"] is None  # told for all cores only
+
+
+def test_what_a_process_starts_is_its_own_load(tmp_path):
+    """As a compiler's workers, which outlive the measurement and are waited for by nobody before its end."""
+    before, done = snapshot(CPU), tmp_path / "done"
+    burn = (
+        "import pathlib, sys, time\nwhile time.process_time() < 0.4: pass\n"
+        "pathlib.Path(sys.argv[1]).touch()\ntime.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-S", "-c", burn, str(done)]) as child:
+        eventually(done.exists, 60)
+        after = snapshot(CPU)
+        child.kill()
+    assert after["host"]["own_cpu_s"] - before["host"]["own_cpu_s"] >= 0.39
 
 
 def test_what_cannot_be_read_is_missing_and_named():

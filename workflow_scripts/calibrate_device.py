@@ -8,7 +8,7 @@ Output:
         s, see `calibration.summarise`); `operators` and `small_steps` (see `operator_costs.measure_operators`);
         `checks` (see `correctness.check_architecture`, with precision and execution); `barred` and `unavailable`
         (`precision`, `execution`, `reason`: see `verdicts`); `state` before and after; `wall_s` of the measuring
-        processes; `spec`, `code`, `environment`.
+        processes, and of each of their `parts`; `spec`, `code`, `environment`.
 """
 
 import json
@@ -22,11 +22,11 @@ from workflow_scripts.lib.machine_state import snapshot
 from workflow_scripts.lib.outcome import Outcome
 from workflow_scripts.lib.records import write_json
 from workflow_scripts.lib.specs import DeviceSpec, from_json
-from workflow_scripts.lib.verdicts import announcements, device_verdict, pairs, verdict
+from workflow_scripts.lib.verdicts import announcements, check, device_verdict, pairs, verdict
 
 CEILINGS = "workflow_scripts.lib.calibration:measure_ceilings"
 OPERATORS = "workflow_scripts.lib.operator_costs:measure_operators"
-CHECK = "workflow_scripts.lib.correctness:check_pair"
+CHECK = "workflow_scripts.lib.correctness:check_pairs"
 TIMEOUT_S = 600.0
 
 
@@ -50,11 +50,15 @@ def main(*, device: Path, calibration: Path, spec: dict[str, Any]) -> None:
     ceilings = run(CEILINGS, precisions=precisions, sustain_s=spec["sustain_s"])
     status, reason = device_verdict(json.loads(device.read_text(encoding="utf-8")), ceilings)
     costs = run(OPERATORS, precisions=precisions, budget_s=spec["operators_s"]) if status == "ok" else None
+    parts = [
+        {"part": name, "wall_s": one.wall_s} for name, one in zip(("ceilings", "operators"), outcomes, strict=False)
+    ]
     checks, refused = [], {"barred": [], "unavailable": []}
-    for (precision, execution), architectures in wanted.items() if status == "ok" else ():
-        asked = {"precision": precision, "execution": execution}
-        outcome = run(CHECK, **asked, architectures=architectures, vocab_size=spec["vocab_size"])
-        checks += [{**asked, **check} for check in (outcome.result or {}).get("checks", ())]
+    for asked, outcome in check(
+        wanted if status == "ok" else {}, lambda waiting: run(CHECK, pairs=waiting, vocab_size=spec["vocab_size"])
+    ):
+        parts.append({"part": "check", **asked, "wall_s": outcome.wall_s})
+        checks += [{**asked, **found} for found in (outcome.result or {}).get("checks", ())]
         kind, why = verdict(outcome)
         if kind != "ok":
             refused[kind].append({**asked, "reason": why})
@@ -69,6 +73,7 @@ def main(*, device: Path, calibration: Path, spec: dict[str, Any]) -> None:
         **{name: (costs.result or {}).get(name, []) if costs else [] for name in ("operators", "small_steps")},
         **{"checks": checks, **refused},
         **{"started_at": ceilings.started_at, "wall_s": sum(outcome.wall_s for outcome in outcomes)},
+        "parts": parts,
         "host": socket.gethostname(),
         "state": {"before": before, "after": snapshot(this)},
         **{key: spec[key] for key in ("code", "environment")},

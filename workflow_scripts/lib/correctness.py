@@ -10,11 +10,13 @@ Five probes, on the very step that is timed:
   grew with their number). Eager steps only: how gradients add up does not depend on execution.
 - **Steps.** Compiled or captured steps against eager ones of the same precision, by their losses.
 - **Causality.** Other tokens after t must leave everything up to t as it was (pytorch/pytorch#195910: a mask that was
-  applied to groups of four queries), and must change something after t, or the probe would be blind.
+  applied to groups of four queries), and change something after t, or the probe would be blind.
 """
 
 import dataclasses
 import math
+import time
+import traceback
 from collections.abc import Callable
 from typing import Any
 
@@ -24,22 +26,24 @@ from torch import Tensor
 
 from workflow_scripts.lib.counts import default_inner
 from workflow_scripts.lib.model import build_decoder
+from workflow_scripts.lib.outcome import Ended, classify
 from workflow_scripts.lib.precision import set_precision
 from workflow_scripts.lib.specs import (
     Architecture,
     DeviceSpec,
-    Execution,
     ModelShape,
     OptimizerSpec,
     StepSpec,
     from_json,
 )
 from workflow_scripts.lib.step import TrainStep
+from workflow_scripts.lib.time_sheet import TimeSheet
 
 BATCH = 12
 LENGTHS = (128, 64, 32, 16)  # the longest whose logits are few enough
 MOST_LOGITS = 2**23  # 32 MiB in float32
 STEPS = 5
+PATIENCE_S = 300.0
 MICRO_BATCHES = 4
 SEED = 0
 # Weights are drawn this many times wider than usual: a fresh model says almost ln V whatever is wrong inside it.
@@ -69,26 +73,44 @@ OPTIMIZER = OptimizerSpec(
 )
 
 
-def check_pair(arguments: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
-    """Checks one precision and execution.
+def check_pairs(arguments: dict[str, Any], send: Callable[[dict[str, Any]], None]) -> dict[str, Any]:
+    """Checks pairs of precision and execution one after the other: all of them, or as many as one process should.
+
+    In one process the compiler starts once, and a captured step finds what the compiled one left. After an unforeseen
+    error what it says next cannot be believed, so it ends there, and so it does after `PATIENCE_S`: a check that hangs
+    is then told from many that are slow.
 
     Args:
-        arguments: `device` (a `DeviceSpec` as JSON), `precision`, `execution`, `architectures`, `vocab_size`.
+        arguments: `device` (a `DeviceSpec` as JSON), `pairs` (each with `precision`, `execution`, `architectures`),
+            `vocab_size`.
         send: takes `{"partial": result so far}`.
 
     Returns:
-        `checks`: for each architecture what `check_architecture` gives.
-
-    Raises:
-        Unavailable: the device has no such precision or execution.
+        `pairs`: for each tried its `status`, `reason`, `result` (`checks`: for each architecture what
+        `check_architecture` gives; None unless `status` is `ok`) and `wall_s`.
     """
-    device = from_json(DeviceSpec, arguments["device"])
-    step = StepSpec(batch_size=BATCH, precision=arguments["precision"], execution=arguments["execution"])
-    checks: list[dict[str, Any]] = []
-    for architecture in arguments["architectures"]:
-        checks.append(check_architecture(architecture, step, device, arguments["vocab_size"]))
-        send({"partial": {"checks": checks}})
-    return {"checks": checks}
+    tried, began = [], time.monotonic()
+    for pair in arguments["pairs"]:
+        torch._dynamo.reset()  # it gives up on a function that it has compiled in several ways
+        start = time.monotonic()
+        tried.append({**_tried(pair, arguments), "wall_s": time.monotonic() - start})
+        send({"partial": {"pairs": tried}})
+        if tried[-1]["status"] in ("error", "oom") or time.monotonic() - began > PATIENCE_S:
+            break
+    return {"pairs": tried}
+
+
+def _tried(pair: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    device, vocab_size = from_json(DeviceSpec, arguments["device"]), arguments["vocab_size"]
+    step = StepSpec(batch_size=BATCH, precision=pair["precision"], execution=pair["execution"])
+    try:
+        checks = [check_architecture(architecture, step, device, vocab_size) for architecture in pair["architectures"]]
+    except Exception as error:  # whatever it is, it becomes a status
+        if not isinstance(error, Ended):
+            traceback.print_exc()
+        status, reason = classify(error)
+        return {"status": status, "reason": reason, "result": None}
+    return {"status": "ok", "reason": "", "result": {"checks": checks}}
 
 
 def check_architecture(
@@ -99,15 +121,23 @@ def check_architecture(
     Returns:
         `architecture`, `shape` (batch_size, sequence_length, n_layer, n_embd, vocab_size), the differences found
         (`loss`, `gradient_norm`, `accumulation`, `steps`, `causality`: see `TOLERANCES`; None where not applicable),
-        `tolerances`, `losses` (nats per token), `failures`: a line for each probe that failed.
+        `tolerances`, `losses` (nats per token), `seconds` (spent on `reference`, `first_step`, which compiles, and
+        `rest`), `failures`: a line for each probe that failed.
     """
+    sheet = TimeSheet("rest")
     shape = small_shape(architecture, vocab_size)
     step = build(shape, spec, device)
-    expected_loss, expected_norm = reference(shape, *first_batch(step))
-    eager = losses(build(shape, _eager(spec), device)) if spec.execution != "eager" else None
+    with sheet.spend("reference"):
+        expected_loss, expected_norm = reference(shape, *first_batch(step))
+        eager = (
+            losses(build(shape, dataclasses.replace(spec, execution="eager"), device))
+            if spec.execution != "eager"
+            else None
+        )
     set_precision(spec.precision, step.device)  # building for another purpose may have changed it
-    step.run()
-    found_loss, found_norm = float(step.loss), float(step.grad_norm)
+    with sheet.spend("first_step"):
+        step.run()
+        found_loss, found_norm = float(step.loss), float(step.grad_norm)
     found = [found_loss, *losses(step, STEPS - 1)]
     kept, changed = causality(step)
     differences = {
@@ -139,6 +169,7 @@ def check_architecture(
         "change_after": changed,
         "tolerances": tolerances,
         "losses": found,
+        "seconds": sheet.totals(),
         "failures": [f"{architecture}: {failure}" for failure in failures],
     }
 
@@ -240,7 +271,7 @@ def causality(step: TrainStep) -> tuple[float, float]:
     if step.spec.execution == "eager":
         with torch.no_grad(), step.autocast():
             difference = (step.decoder(inputs).float() - step.decoder(changed).float()).abs().amax(-1)  # (B, T)
-        return _largest(difference[~after]), _largest(difference[after])
+        return float(difference[~after].max()), float(difference[after].max())
     kept, following = (_loss_change(step, inputs, changed, targets, where) for where in (~after, after))
     return kept, following
 
@@ -265,12 +296,3 @@ def _loss_change(step: TrainStep, inputs: Tensor, changed: Tensor, targets: Tens
 def _another(tokens: Tensor, step: TrainStep) -> Tensor:
     """Another token in every place."""
     return (tokens + 1) % step.decoder.shape.vocab_size
-
-
-def _largest(differences: Tensor) -> float:
-    return float(differences.max())
-
-
-def _eager(spec: StepSpec) -> StepSpec:
-    eager: Execution = "eager"
-    return StepSpec(batch_size=spec.batch_size, precision=spec.precision, execution=eager)

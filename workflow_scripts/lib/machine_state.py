@@ -7,16 +7,16 @@ The job that waits for it may look meanwhile (`Watch`).
 
 import contextlib
 import dataclasses
-import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from workflow_scripts.lib import nvml as nvml_library
+from workflow_scripts.lib.core_time import confined, on_usable_cores, own_cpu_s
 from workflow_scripts.lib.gpu_processes import held_bytes, others_on
 from workflow_scripts.lib.outcome import Outcome
 from workflow_scripts.lib.specs import DeviceSpec
@@ -45,10 +45,11 @@ def snapshot(device: DeviceSpec, *, nvml: Any | None = None, system: Any = psuti
 
     Returns:
         `host`: `cpu_frequency_hz`, `cpu_frequency_max_hz` (means over cores), `cpu_governor`, `cpu_throttle_count`,
-        `temperature_c` (hottest sensor of the processor), `load_1min` (runnable processes), `on_mains`,
-        `battery_share` (0 to 1), `memory_available_bytes`, `swap_used_bytes`, and the counters `busy_cpu_s` (all
-        processes, on the cores that this one may use), `own_cpu_s` (this process and children that it has waited for),
-        `steal_cpu_s` (taken by the hypervisor) and `energy_j` (of all processor packages).
+        `temperature_c` (hottest sensor of the processor), `load_1min` (runnable processes; None where this process may
+        use a part of the cores only, since it is told for all), `on_mains`, `battery_share` (0 to 1),
+        `memory_available_bytes`, `swap_used_bytes`, and the counters `busy_cpu_s` (all processes) and `steal_cpu_s`
+        (taken by the hypervisor), both on the cores that this process may use, `own_cpu_s` (this process and all that
+        it started) and `energy_j` (of all processor packages).
         `gpu` (None unless `device` is CUDA): `uuid` (which of several equal cards), `sm_clock_hz`, `sm_clock_max_hz`,
         `memory_clock_hz`, `temperature_c`,
         `power_w`, `power_limit_w`, `throttle_reasons` (list), `performance_state`, `utilisation_share`,
@@ -71,7 +72,7 @@ def between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float | 
         `others_cores`: processor cores that other processes kept busy on average; `stolen_cores`: cores' worth of time
         that the hypervisor gave to other machines; `gpu_power_w`: mean power by the energy counter; `energy_j`: what
         the GPU used, or without one all processor packages, whoever made them work; `elapsed_s`. None where a counter
-        is missing or was set back. What children of this process use counts as others' until they have been waited for.
+        is missing or was set back.
     """
     elapsed = after["monotonic_s"] - before["monotonic_s"]
 
@@ -129,24 +130,20 @@ def _nothing() -> None:
 
 
 def _host_readers(system: Any) -> dict[str, Callable[[], Any]]:
-    def own_cpu_s() -> float:
-        own = os.times()
-        return own.user + own.system + own.children_user + own.children_system
-
     return {
         "cpu_frequency_hz": lambda: _positive(system.cpu_freq().current * _MHZ),
         "cpu_frequency_max_hz": lambda: _positive(system.cpu_freq().max * _MHZ),
         "cpu_governor": lambda: _sys_cpu0("cpufreq/scaling_governor"),
         "cpu_throttle_count": lambda: int(_sys_cpu0("thermal_throttle/package_throttle_count")),
         "temperature_c": lambda: _cpu_temperature(system.sensors_temperatures()),
-        "load_1min": lambda: system.getloadavg()[0],
+        "load_1min": lambda: None if confined(system) else system.getloadavg()[0],
         "on_mains": lambda: system.sensors_battery().power_plugged,
         "battery_share": lambda: system.sensors_battery().percent / 100,
         "memory_available_bytes": lambda: system.virtual_memory().available,
         "swap_used_bytes": lambda: system.swap_memory().used,
-        "busy_cpu_s": lambda: _busy(system.cpu_times(percpu=True)),
+        "busy_cpu_s": lambda: on_usable_cores(system, ("user", "nice", "system", "irq", "softirq")),
         "own_cpu_s": own_cpu_s,
-        "steal_cpu_s": lambda: system.cpu_times().steal,
+        "steal_cpu_s": lambda: on_usable_cores(system, ("steal",)),
         "energy_j": lambda: _packages_j(POWERCAP),
     }
 
@@ -172,13 +169,6 @@ def _cpu_temperature(sensors: dict[str, list[Any]]) -> float | None:
         readings for chip, readings in sensors.items() if chip in {"coretemp", "k10temp", "zenpower", "cpu_thermal"}
     ]
     return max((reading.current for readings in chips for reading in readings), default=None)
-
-
-def _busy(cores: Sequence[Any]) -> float:
-    """Seconds in which some process ran on a core that this process may use (guest time is part of user time)."""
-    usable = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(len(cores))
-    running = ("user", "nice", "system", "irq", "softirq")
-    return sum(getattr(core, name, 0.0) for i, core in enumerate(cores) if i in usable for name in running)
 
 
 def _gpu(device: DeviceSpec, nvml: Any | None) -> tuple[Any, Any]:

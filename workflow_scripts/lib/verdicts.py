@@ -3,7 +3,8 @@
 A leaf without torch: the job that calibrates decides, its child processes only measure.
 """
 
-from collections.abc import Iterator, Sequence
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from workflow_scripts.lib.outcome import Outcome
@@ -39,6 +40,29 @@ def device_verdict(identified: dict[str, Any], ceilings: Outcome) -> tuple[str, 
     if not synchronisation["synchronised"]:
         return "barred", synchronisation["reason"]
     return "ok", ceilings.reason
+
+
+def check(
+    wanted: dict[tuple[str, str], list[str]], run: Callable[[list[dict[str, Any]]], Outcome]
+) -> Iterator[tuple[dict[str, str], Outcome]]:
+    """Checks pairs of precision and execution in one process, and what that left over in a further one.
+
+    Args:
+        wanted: the architectures of each pair.
+        run: `correctness.check_pairs` in a process of its own.
+
+    Yields:
+        `precision` and `execution`, and how checking that pair ended.
+    """
+    waiting = [{"precision": pair[0], "execution": pair[1], "architectures": wanted[pair]} for pair in wanted]
+    while waiting:
+        outcome = run(waiting)
+        ended = [dataclasses.replace(outcome, **one) for one in (outcome.result or {}).get("pairs", ())]
+        if outcome.status != "ok" or not ended:  # the process ended in the midst of the next pair
+            ended.append(dataclasses.replace(outcome, result=None))
+        for pair, one in zip(waiting, ended, strict=False):
+            yield {key: pair[key] for key in ("precision", "execution")}, one
+        waiting = waiting[len(ended) :]
 
 
 def verdict(outcome: Outcome) -> tuple[str, str]:
