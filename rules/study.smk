@@ -110,6 +110,10 @@ def load_recordings():
             work=WORK,
             local={device: ENVIRONMENTS[device]["name"] for device in STUDY.devices},
         )
+        if not (STUDY.devices or recorded):
+            raise ValueError(
+                f"devices: [] measures nothing, and {folder} has no recording: name a device, or add a recording"
+            )
         adopts = STUDY.needs_selection and STUDY.config["selection"]["adopt"]
         return recorded, adopted(recorded) if adopts else []
     except ValueError as fault:
@@ -256,7 +260,7 @@ def measuring_inputs(record, spec_of):
 
 wildcard_constraints:
     study=STUDY.name.replace(".", r"\."),
-    device="|".join(STUDY.devices),
+    device="|".join(STUDY.devices) or "-",
     cell="[^/]+",
     probe="[^/]+",
     run="[^/]+",

@@ -107,6 +107,8 @@ def test_runs_are_models_by_treatments_by_seeds(config):
     )
     assert study.run("cpu", "middle-half-s2", shape).step.batch_size == 4
     assert study.training_step("cpu").execution == "eager"
+    config["training"]["optimizer"]["name"] = "muon"  # which no graph captures
+    assert study.training_step("gpu").execution == "eager"
 
 
 def test_a_product_may_concern_one_type_of_device(config):

@@ -88,6 +88,10 @@ def test_what_one_machine_packs_another_reads(checkout):
     assert dry.returncode == 0, dry.stdout + dry.stderr
     assert "recordings/tiny/cpu.zip" in dry.stdout + dry.stderr
 
+    alone = checkout.plan("--config", "devices=[]")
+    assert alone["render_report"] == 1
+    assert not MEASURING & set(alone)
+
     checkout.edit(checkout.study, "n_steps: 12", "n_steps: 13")
     refused = checkout.snakemake("--dry-run")
     assert refused.returncode == 1

@@ -46,7 +46,8 @@ def main(*, cells: Path, ceilings: Path, findings: Path, figure: Path, data: Pat
         caption = (
             "Expected against actual step time; on the dashed line the two are equal. The mean absolute error is "
             f"{listing(f'{error} by {WAYS[way]}' for way, error in off.items())}."
-            f"{' The cost model did not see the cell that it predicts.' if 'model' in off else ''}{barred.told(rows)}{panels.left_out}"
+            f"{' The cost model did not see the cell that it predicts.' if 'model' in off else ''}"
+            f"{barred.told(rows)}{panels.left_out}"
         )
         alt = f"Points of actual over expected step time for {rows.cell.nunique()} cells beside the line of equality."
         plotting.save(canvas, figure, caption=caption, alt=alt)

@@ -51,14 +51,14 @@ def resolve_devices(config_value: Any, detected: list[dict[str, Any]]) -> list[D
 
     `auto` takes the CPU, Apple's GPU, and of the CUDA GPUs one of each model; a GPU that this build of torch cannot use
     is left out. A list names devices as `cpu`, `mps`, `cuda`, `cuda:1`, or as a mapping with `type` and, if wanted,
-    `id`, `index`, `threads` and `memory_gib` (which `fits` reads, and no measurement).
+    `id`, `index`, `threads` and `memory_gib` (which `fits` reads, and no measurement). An empty list is no device.
 
     Raises:
         ValueError: an entry that is malformed, not available here, or there twice; in one line, with what to do.
     """
     if config_value == "auto":
         return [_spec(device) for device in _choose(detected)]
-    if not isinstance(config_value, list) or not config_value:
+    if not isinstance(config_value, list):
         raise ValueError(f"devices: {config_value!r} is neither 'auto' nor a list of devices; {_advice(detected)}")
     specs = [_resolve_entry(entry, detected) for entry in config_value]
     for what, values in (

@@ -251,6 +251,8 @@ def _step(training: dict[str, Any], captures: bool) -> StepSpec:
     keys = ("batch_size", "precision", "execution", "accumulation", "attention", "checkpointing")
     values = {key: training[key] for key in keys}
     if values["execution"] == "auto":
+        # torch's Muon reads its learning rate on the host, which a CUDA graph would do once and for all.
+        captures = captures and training["optimizer"]["name"] != "muon"
         values["execution"] = "graphed" if captures else "eager"
     return from_json(StepSpec, values)
 
