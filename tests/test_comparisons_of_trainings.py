@@ -106,6 +106,13 @@ def test_a_disturbance_counts_only_if_it_was_seen_at_that_moment(look, cause):
     assert spikes.spike_rows(record, history, "r")[0]["cause"] == "unexplained"
 
 
+def test_company_over_the_whole_run_is_told_and_explains_no_single_step():
+    record = example_comparisons.spike_record(machine={"between": {"others_cores": 1.3}})
+    row = spikes.spike_rows(record, example_comparisons.metrics({130: 4}), "r")[0]
+    assert row["cause"] == "unexplained"
+    assert row["evidence"].endswith("other processes kept 1.3 cores busy")
+
+
 def test_a_slow_spell_is_one_event():
     found = spikes.find_spikes(np.concatenate([np.full(300, 0.1), np.full(120, 0.15), np.full(300, 0.1)]))
     assert found[["first", "n_steps"]].to_numpy().tolist() == [[300, 120]]

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from workflow_scripts.lib.comparisons import THRESHOLDS
+from workflow_scripts.lib.verdicts import BUSY_CORES
 
 COLUMNS = (
     "device run name treatment seed n_run_steps step n_steps step_time_s relative extra_s extra_share cause evidence "
@@ -100,7 +101,9 @@ def _cause(event: Any, metrics: pd.DataFrame, result: dict[str, Any], looks: lis
     for look in seen:
         if look.get("load_1min") is not None and look["load_1min"] > float(np.median(loads)) + 1:
             return "other processes", f"load {look['load_1min']:.1f}, median {np.median(loads):.1f}"
-    return UNEXPLAINED, "nothing unusual was seen" if seen else "nobody looked at that moment"
+    others = ((result.get("machine") or {}).get("between") or {}).get("others_cores") or 0.0
+    company = f"; over the run other processes kept {others:.1f} cores busy" if others > BUSY_CORES else ""
+    return UNEXPLAINED, ("nothing unusual was seen" if seen else "nobody looked at that moment") + company
 
 
 def _around(event: Any, metrics: pd.DataFrame, result: dict[str, Any], look: dict, looks: list[dict]) -> bool:
