@@ -66,7 +66,7 @@ onstart:
         len(planned) * STUDY.config["grid"]["measure"]["max_seconds"]
     )
     logger.info(
-        f"Study {STUDY.name} on {', '.join(STUDY.devices)}: {len(planned)} of {len(CELLS)} cells to time "
+        f"Study {STUDY.name} on {', '.join(STUDY.devices) or 'recorded devices'}: {len(planned)} of {len(CELLS)} cells to time "
         f"(at most {longest} of sampling), {len(STUDY.runs) * len(STUDY.devices)} runs in the study."
     )
 
@@ -84,5 +84,5 @@ onsuccess:
             *CHECKS,
             *profiles,
         ]
-        logger.info(f"Study {STUDY.name}: {summarise(CELLS, runs, others)}")
+        logger.info(f"Study {STUDY.name}: {summarise(CELLS, runs, others)}.")
         logger.info(f"Read {REPORT}")

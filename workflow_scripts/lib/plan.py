@@ -50,7 +50,7 @@ def summarise(cells: Sequence[str], runs: Sequence[str], others: Sequence[str]) 
     if records:
         share = measuring_s / (now_s - started_s)
         sentences.append(f"measuring processes had {share:.0%} of {duration(now_s - started_s)}")
-    return "; ".join(sentence for sentence in sentences if sentence) + "."
+    return "; ".join(sentence for sentence in sentences if sentence) or "nothing was to be measured here"
 
 
 def duration(seconds: float) -> str:

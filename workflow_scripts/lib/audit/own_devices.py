@@ -14,8 +14,8 @@ def recordings(manifests: Iterable[dict[str, Any]], here: dict[str, Any]) -> pd.
 
     Args:
         manifests: of the recordings.
-        here: the same of this machine: `record_version`, `torch` (versions), `code` (digest by kind of record),
-            `tokens_sha256`.
+        here: the same of this machine: `record_version`, `torch` (versions; none where nothing is measured), `code`
+            (digest by kind of record), `tokens_sha256`.
     """
     rows = []
     for found in manifests:
@@ -25,7 +25,7 @@ def recordings(manifests: Iterable[dict[str, Any]], here: dict[str, Any]) -> pd.
                 theirs[kind], ours[kind] = digests, [here["code"][kind]]
         by = {
             f"{CODE} {listing(sorted(theirs))}": (_codes(theirs), _codes(ours)),
-            "torch": (_versions(found["torch"]), _versions(here["torch"])),
+            **({"torch": (_versions(found["torch"]), _versions(here["torch"]))} if here["torch"] else {}),
             "version of records": (str(found["record_version"]), str(here["record_version"])),
             ESSENTIAL: (found["tokens_sha256"][:12], here["tokens_sha256"][:12]),
         }
