@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tests import example_comparisons, example_tables
-from workflow_scripts.lib import convergence, devices_section, optimizer_sweep, spikes
+from workflow_scripts.lib import convergence, devices_section, optimizer_sweep, spikes, training_section
 from workflow_scripts.lib.loss_history import first_at
 
 
@@ -151,6 +151,14 @@ def test_the_best_rate_of_an_optimizer_warns_at_the_edge_of_the_grid():
     rows = pd.DataFrame(optimizer_sweep.sweep_optimizers(*example_comparisons.sweep(diverged="sgd_2")))
     assert rows[rows.best & (rows.optimizer != "adamw")].learning_rate.tolist() == [0.1]
     assert rows[rows.treatment == "sgd_2"][["n_diverged", "n_seeds"]].to_numpy().tolist() == [[2, 0]]
+
+
+def test_an_optimizer_without_an_evaluation_by_the_equal_second_is_named():
+    rows = pd.DataFrame(optimizer_sweep.sweep_optimizers(*example_comparisons.sweep()))
+    assert not any("no evaluation" in text for text in training_section.optimizer_sentences(rows))
+    late = pd.concat([rows, rows[rows.best & (rows.optimizer == "adamw")].assign(optimizer="muon")])
+    late.loc[late.optimizer == "muon", "val_loss_at_seconds"] = np.nan
+    assert any("; muon had no evaluation by then." in text for text in training_section.optimizer_sentences(late))
 
 
 def test_a_sweep_compares_runs_of_the_baselines_work_only():

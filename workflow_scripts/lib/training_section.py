@@ -172,7 +172,9 @@ def optimizer_sentences(rows: pd.DataFrame) -> Iterable[str]:
     timed = best.dropna(subset=["val_loss_at_seconds"]).sort_values("val_loss_at_seconds", kind="stable")
     if len(timed) > 1:
         told = [f"{r.optimizer} {r.val_loss_at_seconds:.3f}" for r in timed.itertuples()]
-        yield f"After equal {quantity(timed.seconds.iloc[0], 's')} of training it is {listing(told)}."
+        slow = listing(row.optimizer for row in best[best.val_loss_at_seconds.isna()].itertuples())
+        late = f"; {slow} had no evaluation by then" if slow else ""
+        yield f"After equal {quantity(timed.seconds.iloc[0], 's')} of training it is {listing(told)}{late}."
     edge = best[best.at_edge != "inside"]
     if len(edge):
         ends = [
