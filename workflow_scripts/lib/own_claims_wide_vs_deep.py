@@ -31,9 +31,12 @@ def timers_are_repeatable(evidence: Evidence) -> Judgement:
 
 def timers_agree(evidence: Evidence) -> Judgement:
     timers = evidence["timers"]
-    others = timers[timers.timer != "assay"].dropna(subset=["agree"]) if len(timers) else timers
+    others = timers[timers.timer != "assay"] if len(timers) else timers
     if others.empty:
         return CANNOT, "no cell was timed by another timer"
+    others = others.dropna(subset=["agree"])
+    if others.empty:
+        return CANNOT, "the spread of what the timers gave is not known well enough to compare them"
     disagree = others[others.agree.astype(str) != "True"]
     told = f"of {plural(len(others), 'comparison')} with steps that each end in synchronisation"
     if len(disagree):
@@ -133,7 +136,9 @@ def wide_is_early_and_high(evidence: Evidence) -> Judgement:
             order(group, *PAIR, ("final_val_loss", "final_val_loss")), "undecided"
         )
         seeds = int(group.groupby("name").seed.nunique().min())
-        told.append(f"on {device} wide converges {early} and ends {higher}, from {plural(seeds, 'seed')} each")
+        when = "at a time that is undecided" if early == "undecided" else early
+        where = "at a loss that is undecided" if higher == "undecided" else higher
+        told.append(f"on {device} wide converges {when} and ends {where}, from {plural(seeds, 'seed')} each")
         wrong = early == "later" or higher == "lower"
         right = early == "earlier" and higher == "higher"
         verdicts.add(DOES_NOT if wrong else HOLDS if right else CANNOT)
