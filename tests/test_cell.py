@@ -78,6 +78,18 @@ def test_a_loss_that_is_no_number_ends_the_cell(tmp_path, monkeypatch):
     assert sent[-1]["partial"]["loss_last"] > 0
 
 
+def test_a_cell_that_never_had_a_loss_says_so(tmp_path, monkeypatch):
+    original = TrainStep.run
+
+    def poisoned(step):
+        original(step)
+        step.loss.fill_(float("nan"))
+
+    monkeypatch.setattr(TrainStep, "run", poisoned)
+    with pytest.raises(Diverged, match=r"the loss is nan after .* no finite loss before"):
+        measure(tmp_path, [])
+
+
 def test_a_corpus_with_more_tokens_than_the_model_is_refused(tmp_path):
     small = dataclasses.replace(SHAPE, vocab_size=10)
     with pytest.raises(ValueError, match="different tokens, the model's vocab_size is 10"):

@@ -69,7 +69,9 @@ def measure_cell(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
         if not math.isfinite(loss):
             send({"partial": dict(result)})
             done = f"{len(samples.cold_s)} cold and {len(samples.samples_s)} warm samples"
-            raise Diverged(f"the loss is {loss} after {done}; last finite loss {result['loss_last']}")
+            last = result["loss_last"]
+            known = "no finite loss before" if last is None else f"last finite loss {last:.6g}"
+            raise Diverged(f"the loss is {loss} after {done}; {known}")
         result["loss_first"] = loss if result["loss_first"] is None else result["loss_first"]
         result["loss_last"] = loss
         send({"partial": dict(result)})
