@@ -5,7 +5,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from tests.audit_cases import Rows, rows
+from tests.audit_rows import Rows, rows
 from workflow_scripts.lib.audit.arithmetic import evaluate, parse
 from workflow_scripts.lib.audit.claims import Table, Verdict
 from workflow_scripts.lib.audit.frames import with_labels

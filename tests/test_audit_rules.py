@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from tests.audit_cases import CASES, Rows, grid, modes, rows, treated
+from tests.audit_cases import CASES
+from tests.audit_rows import Rows, grid, modes, rows, treated
 from workflow_scripts.lib.audit.findings import Finding
 from workflow_scripts.lib.audit.frames import with_labels
 from workflow_scripts.lib.audit.registry import RULES, rules_table
