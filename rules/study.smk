@@ -100,19 +100,18 @@ WORK = defined_work(STUDY, SOURCE.digest)
 
 def load_recordings():
     """The recordings of further devices, and those whose models are adopted, or one line on what is wrong."""
-    if STUDY.config["recordings"] == "ignore":
-        return [], []
     folder = Path("recordings") / STUDY.name
+    ignored = STUDY.config["recordings"] == "ignore"
+    local = {device: ENVIRONMENTS[device]["name"] for device in STUDY.devices}
     try:
-        recorded = read_recordings(
-            folder,
-            study=STUDY.name,
-            work=WORK,
-            local={device: ENVIRONMENTS[device]["name"] for device in STUDY.devices},
+        recorded = (
+            []
+            if ignored
+            else read_recordings(folder, study=STUDY.name, work=WORK, local=local)
         )
         if not (STUDY.devices or recorded):
             raise ValueError(
-                f"devices: [] measures nothing, and {folder} has no recording: name a device, or add a recording"
+                f"devices: [] measures nothing, and no recording of {folder} is read: name a device, or add a recording"
             )
         adopts = STUDY.needs_selection and STUDY.config["selection"]["adopt"]
         return recorded, adopted(recorded) if adopts else []

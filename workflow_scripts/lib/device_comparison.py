@@ -98,7 +98,7 @@ def _fill(
         row[f"share_{end}"] = rate / ceiling if ceiling and not is_missing(rate) else None
         row[f"bound_{end}"], basis = bound_of(first)
         bases += [basis] if row[f"bound_{end}"] else []
-        row[f"first_step_{end}_s"] = None if side.first_step_s.isna().all() else float(side.first_step_s.median())
+        row[f"first_step_{end}_s"] = None if side.first_step_s.isna().all() else float(side.first_step_s.max())
         row[f"energy_per_token_{end}_j"] = None if is_missing(joules) else joules
         price = prices.get(device)
         row[f"cost_per_million_tokens_{end}"] = None if price is None else price / 3600 * MILLION / speed.value

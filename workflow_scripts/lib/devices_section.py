@@ -181,7 +181,7 @@ def _time_to_loss(row: dict, a: str, b: str, common: dict) -> Claim:
         seeds = "one seed" if is_missing(low) else f"{quantity(low, 's')} to {quantity(high, 's')} over seeds"
         first, taken = row[f"first_step_{end}_s"], row[f"time_to_loss_{end}_s"]
         if not is_missing(first) and first > FIRST_STEP * taken:
-            seeds += f", {quantity(first, 's')} of it the first step"
+            seeds += f", beside a first step of up to {quantity(first, 's')}"
         told.append(f"{quantity(taken, 's')} of training on {name} ({seeds})")
     text = f"`{row['name']}` came to a validation loss of {row['target_loss']:.3f} nats per token, the lowest that "
     text += f"every run on both reached, after {listing(told)}."

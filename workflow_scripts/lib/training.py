@@ -246,7 +246,8 @@ class Training:
 
         `setup_s`, `train_s`, `eval_s`, `checkpoint_s` and `sample_s` sum to the process's time in `train`, over all
         processes of an interrupted run as far as their work was kept. `train_s` covers the steps and what is between
-        them (the steps alone are the last `elapsed_s` of the metrics), `checkpoint_s` also the files at the end.
+        them (steps alone, but for each process's first, are the last `elapsed_s` of the metrics), `checkpoint_s` also
+        the files at the end.
         """
         evaluated = [row for row in self.rows if row.val_loss is not None]
         best = min(evaluated, key=lambda row: row.val_loss, default=None)
