@@ -30,6 +30,29 @@ def test_checkpointing_is_seen_by_what_a_block_keeps():
     assert observed(dataclasses.replace(STEP, checkpointing=True))["checkpointing"] is True
 
 
+@pytest.mark.parametrize(
+    ("precision", "sequence_length", "asked", "taken"),
+    [("fp32", 16, "auto", "flash"), ("bf16", 16, "auto", "math"), ("bf16", 256, "auto", "flash"),
+     ("bf16", 16, "flash", "flash")],
+)  # fmt: skip
+def test_short_attention_in_16_bits_is_plain_on_a_cpu_unless_another_is_asked_for(
+    precision, sequence_length, asked, taken
+):
+    step = dataclasses.replace(STEP, precision=precision, attention=asked)
+    tokens = np.arange(600, dtype=np.uint8) % SHAPE.vocab_size
+    shape = dataclasses.replace(SHAPE, sequence_length=sequence_length)
+    built = TrainStep.build(shape, step, ADAMW, CPU, tokens=tokens, n_steps=2, seed=0)
+    assert built.observe_forward()["attention_backend"] == taken
+
+
+def test_only_a_cpu_and_only_compiled_or_in_16_bits_is_short_attention_plain():
+    compiled = dataclasses.replace(STEP, precision="fp32", execution="compiled")
+    assert compiled.attention_on("cpu", 128) == "math"
+    assert compiled.attention_on("cpu", 129) == "auto"
+    assert compiled.attention_on("cuda", 128) == "auto"
+    assert dataclasses.replace(compiled, execution="eager").attention_on("cpu", 128) == "auto"
+
+
 def test_observing_keeps_nothing_alive():
     built = TrainStep.build(SHAPE, STEP, ADAMW, CPU, tokens=TOKENS, n_steps=2, seed=0)
     built.observe_forward()

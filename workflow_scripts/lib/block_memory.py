@@ -44,7 +44,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     rotated = 2 * wide if llama else 0
 
     # Assume: on MPS training takes the path of plain products, as on the CPU where there is dropout.
-    if step.attention == "math" or device_type == "mps" or (device_type == "cpu" and dropout):
+    asked = step.attention_on(device_type, shape.sequence_length)
+    if asked == "math" or device_type == "mps" or (device_type == "cpu" and dropout):
         scores = 4 * shape.n_head * shape.sequence_length  # always float32
         sequences = step.batch_size // step.accumulation
         mask_scores = 0 if not dropout else scores if factors else scores // 4

@@ -108,7 +108,7 @@ class Decoder(nn.Module):
     def __init__(self, shape: ModelShape, *, attention: Attention = "auto", checkpointing: bool = False):
         super().__init__()
         check(shape)
-        self.shape, self.checkpointing = shape, checkpointing
+        self.shape, self.attention, self.checkpointing = shape, attention, checkpointing
         self.residual_dtype: torch.dtype | None = None
         bias = shape.architecture == "gpt2" and shape.bias
         self.token_embedding = nn.Embedding(shape.vocab_size, shape.n_embd)

@@ -59,7 +59,7 @@ class TrainStep:
         decoder.residual_dtype = residual_dtype(spec.precision, spec.execution)
         self.parameters = list(decoder.parameters())
         self.scaler = loss_scaler(spec.precision, self.device)
-        self.loss_of = decoder.loss if spec.execution == "eager" else compile_loss(decoder.loss, spec.attention)
+        self.loss_of = decoder.loss if spec.execution == "eager" else compile_loss(decoder.loss, decoder.attention)
         self.captured = CapturedPhases(self.device, self._save) if spec.execution == "graphed" else None
 
         self.loss = torch.zeros((), device=self.device)
@@ -111,7 +111,8 @@ class TrainStep:
         torch.manual_seed(seed)  # dropout; weights and offsets have streams of their own
 
         offsets = draw_offsets(len(tokens), model.sequence_length, step.batch_size, n_steps, seed)
-        options = {"attention": step.attention, "checkpointing": step.checkpointing, "draw_on": draw_on}
+        attention = step.attention_on(device.type, model.sequence_length)
+        options = {"attention": attention, "checkpointing": step.checkpointing, "draw_on": draw_on}
         decoder = build_decoder(model, where, seed, **options)
         scheduled = ScheduledOptimizer(decoder, optimizer, n_steps, capturable=step.execution == "graphed")
         if step.execution == "graphed" and scheduled.rate is None:
