@@ -17,6 +17,7 @@ from workflow_scripts.lib.step import TrainStep
 PLAIN = StepSpec(batch_size=4, precision="fp32", execution="eager")
 SGD, MOMENTUM = (dataclasses.replace(ADAMW, name="sgd", momentum=momentum) for momentum in (0.0, 0.9))
 MUON, ADAFACTOR = dataclasses.replace(ADAMW, name="muon", momentum=0.95), dataclasses.replace(ADAMW, name="adafactor")
+SHORT = {"n_head": 4, "n_embd": 64, "sequence_length": 128}  # on a CPU attention is plain products here
 WIDE, LONG, WORDY = {"n_embd": 128}, {"n_embd": 64, "sequence_length": 256}, {"n_embd": 64, "vocab_size": 4000}
 
 
@@ -37,6 +38,8 @@ def measured(of: ModelShape, step: StepSpec, optimizer) -> dict[str, int]:
         (shape("gpt2", n_layer=4, **WIDE), ADAMW, {"accumulation": 4}),
         (shape("gpt2", **LONG), ADAMW, {"precision": "bf16"}),
         (shape("gpt2", n_layer=4, n_embd=256), MOMENTUM, {"batch_size": 1}),
+        (shape("gpt2", **SHORT), ADAMW, {"precision": "bf16"}),
+        (shape("gpt2", **SHORT), ADAMW, {"precision": "bf16", "execution": "compiled"}),
         (shape("llama", **LONG), ADAMW, {}),
         (shape("llama", **WORDY), SGD, {"accumulation": 2}),
         (shape("llama", **LONG), ADAMW, {"attention": "math"}),

@@ -42,6 +42,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     mask_element = 0 if not dropout else e if factors else 1
     hidden = (4 - compiled if llama else 2) * e * shape.n_inner  # gate, up, silu (eagerly), product; up, gelu
     rotated = 2 * wide if llama else 0
+    # Of gate and up, or of up, which compiled for a CPU takes the place of gelu's output.
+    hidden_gradient = (2 if llama else 0 if compiled and device_type == "cpu" else 1) * e * shape.n_inner
 
     # Assume: on MPS training takes the path of plain products, as on the CPU where there is dropout.
     asked = step.attention_on(device_type, shape.sequence_length)
@@ -49,15 +51,24 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
         scores = 4 * shape.n_head * shape.sequence_length  # always float32
         sequences = step.batch_size // step.accumulation
         mask_scores = 0 if not dropout else scores if factors else scores // 4
-        bias = 4 * shape.sequence_length // sequences  # the mask, (T, T)
-        # Queries, keys and values are float32. v is a copy, but for one head or one sequence: turning it then copies
-        # nothing, and it keeps all of qkv alive.
+        # v is a copy, but for one head or one sequence: turning it then copies nothing, and it keeps all of qkv alive.
         whole = 2 * wide if e == 4 and 1 in (shape.n_head, sequences) else 0
-        attention = 12 * d + whole + wide + scores * (2 if dropout else 1) + mask_scores
-        upcast = 12 * d if e == 2 else 0
-        largest = scores * 7 // 2 if dropout and e == 2 else scores * 3 if dropout else scores * 2
-        attention_forward = residual + norm + 4 * wide + rotated + upcast + 12 * d + bias + largest
-        attention_backward = attention + scores * (1 if dropout else 2) + (8 * d if e == 2 else -wide)
+        if compiled:
+            # q, k, v, the output, the softmax; and what dropout leaves of it, which in 16 bits is computed again.
+            attention = 4 * wide + whole + scores * (2 if dropout and e == 4 else 1) + mask_scores
+            # q, k, v twice, or in 16 bits v a second time in float32; the scores before and after their softmax.
+            copies = (6 if e == 4 else 5) * wide
+            attention_forward = residual + norm + copies + scores * (3 if dropout else 2) + mask_scores
+            # The softmax and its gradient, or in 16 bits that gradient and the softmax once more, turned.
+            attention_backward = (5 if e == 4 else 4) * wide + whole + 2 * scores + mask_scores
+        else:
+            bias = 4 * shape.sequence_length // sequences  # the mask, (T, T)
+            # Queries, keys and values are float32.
+            attention = 12 * d + whole + wide + scores * (2 if dropout else 1) + mask_scores
+            upcast = 12 * d if e == 2 else 0
+            largest = scores * 7 // 2 if dropout and e == 2 else scores * 3 if dropout else scores * 2
+            attention_forward = residual + norm + 4 * wide + rotated + upcast + 12 * d + bias + largest
+            attention_backward = attention + scores * (1 if dropout else 2) + (4 * d if dropout and e == 2 else -wide)
     else:
         attention = 4 * wide + rotated + 4 * shape.n_head  # q, k, v, output; logarithms of the softmax's sums
         attention_forward = 0  # less than what the block keeps
@@ -74,9 +85,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
         forward=max(attention_forward, mlp_forward),
         norm_backward=5 * residual if composite else 2 * residual,
         # In half precision the gradient that comes in is cast, too.
-        mlp_backward=kept
-        + (2 if llama else 1) * e * shape.n_inner
-        + (wide if e == 2 and not (llama or compiled) else 0),
+        mlp_backward=kept + hidden_gradient + (wide if e == 2 and not (llama or compiled) else 0),
         attention_backward=residual + norm + mask + attention_backward,
         random_state=CPU_RANDOM_STATE if dropout and device_type == "cpu" else 0,
     )
