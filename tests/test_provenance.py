@@ -17,6 +17,23 @@ def test_a_measuring_digest_contains_step_and_model_and_no_bookkeeping(script):
     assert not names & {"plotting", "page", "claims", "records", "job", "tables", "provenance", "machine_state"}
 
 
+# What Python's versions print or parse each in their own way: strings within strings, and empty fields.
+ANY_PYTHON = """\
+from dataclasses import dataclass as data
+
+
+@data
+class Row:
+    names: list[str]
+
+    def told(self, width, **more) -> str:
+        match more:
+            case {"unit": str(unit)}:
+                return f"{', '.join(self.names)!r:>{width}}{unit}{width:.{width}f}" + u"x"
+        return lambda: {f"{more['unit']}": 1e-3, "b": b"\\x00"}
+"""
+
+
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
     """A little repository: a script, a module that it imports, and a child's target that it names."""
@@ -72,6 +89,10 @@ def test_behaviour_changes_the_digest(repository, file, text):
 def test_comments_docstrings_strangers_and_bookkeeping_do_not(repository, file, text):
     before, after = digest_after(repository, file, text)
     assert before == after
+
+
+def test_every_python_reads_the_same_behaviour():
+    assert provenance._read_behaviour(ANY_PYTHON.encode(), "any.py").digest.startswith("54b9d7ba616aa401")
 
 
 def test_what_was_read_is_kept_and_read_anew_where_it_is_spoilt(repository, monkeypatch):

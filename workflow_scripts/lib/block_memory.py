@@ -42,8 +42,9 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     mask_element = 0 if not dropout else e if factors else 1
     hidden = (4 - compiled if llama else 2) * e * shape.n_inner  # gate, up, silu (eagerly), product; up, gelu
     rotated = 2 * wide if llama else 0
-    # Of gate and up, or of up, which compiled for a CPU takes the place of gelu's output.
-    hidden_gradient = (2 if llama else 0 if compiled and device_type == "cpu" else 1) * e * shape.n_inner
+    # Of gate and up, or of up. Compiled for a CPU, it takes the place of gelu's output where that was kept.
+    replaced = compiled and device_type == "cpu" and not step.checkpointing
+    hidden_gradient = (2 if llama else 0 if replaced else 1) * e * shape.n_inner
 
     # Assume: on MPS training takes the path of plain products, as on the CPU where there is dropout.
     asked = step.attention_on(device_type, shape.sequence_length)
@@ -75,6 +76,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
         attention_backward = attention + 4 * wide
         if device_type == "cuda":  # sums over its output, and in half precision the queries' gradient in float32
             attention_backward += 4 * shape.n_head + (4 * d if e == 2 else 0)
+    # Compiled for a CPU in float32, what the head read stays, too, but where plain attention is asked for (torch 2.13).
+    read = norm if compiled and device_type == "cpu" and e == 4 and asked != "math" else 0
     mask = mask_element * d
     kept = 2 * (residual + norm + mask) + attention + hidden
     mlp_forward = 2 * residual + norm + hidden if step.checkpointing else kept
@@ -83,7 +86,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
         norm=norm,
         embedding=mask * 4 // e if factors else mask,
         forward=max(attention_forward, mlp_forward),
-        norm_backward=5 * residual if composite else 2 * residual,
+        norm_backward=(5 if composite else 2) * residual + read,
         # In half precision the gradient that comes in is cast, too.
         mlp_backward=kept + hidden_gradient + (wide if e == 2 and not (llama or compiled) else 0),
         attention_backward=residual + norm + mask + attention_backward,

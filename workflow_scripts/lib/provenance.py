@@ -1,8 +1,8 @@
 """What a result was made by: the digest of the code that can change it, the environment, the commit.
 
-The digest of a script covers the script and every local module that it imports, transitively, printed by `ast.unparse`
-without docstrings: comments, docstrings, layout and time stamps are not behaviour. A string constant that names a
-module of ours (`"workflow_scripts.lib.cell:measure_cell"`, the target of a child process) counts as an import.
+The digest of a script covers the script and every local module that it imports, transitively, as syntax trees without
+docstrings: comments, docstrings, layout and time stamps are not behaviour, nor is the version of Python, which a
+recording does not share with those who read it. A string constant that names a module of ours (`"workflow_scripts.lib.cell:measure_cell"`, the target of a child process) counts as an import.
 What a file does is kept beside the engine's own memory: reading two hundred files takes as long as the engine does.
 """
 
@@ -49,7 +49,7 @@ def code_digest(script: str) -> str:
     """Digests the behaviour of a script, given by its path from the root of the repo."""
     digest = hashlib.sha256()
     for path in sorted(modules_of(script)):
-        digest.update(f"{path.relative_to(ROOT).as_posix()}\0{_behaviour(path).text}\0".encode())
+        digest.update(f"{path.relative_to(ROOT).as_posix()}\0{_behaviour(path).digest}\0".encode())
     return digest.hexdigest()[:16]
 
 
@@ -68,9 +68,9 @@ def modules_of(script: str) -> frozenset[Path]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Behaviour:
-    """What a file does: its text without docstrings and comments, and the modules of ours that it imports or names."""
+    """What a file does: the digest of its tree without docstrings, and the modules of ours that it imports or names."""
 
-    text: str
+    digest: str
     modules: tuple[str, ...]
 
 
@@ -83,7 +83,7 @@ def _behaviour(path: Path) -> Behaviour:
     with contextlib.suppress(OSError, ValueError):
         known = json.loads(kept.read_text(encoding="utf-8"))
         if known["key"] == key:
-            return Behaviour(text=known["text"], modules=tuple(known["modules"]))
+            return Behaviour(digest=known["digest"], modules=tuple(known["modules"]))
     behaviour = _read_behaviour(source, str(path))
     with contextlib.suppress(OSError):  # it is only kept to save time
         kept.parent.mkdir(parents=True, exist_ok=True)
@@ -106,6 +106,8 @@ def _read_behaviour(source: bytes, name: str) -> Behaviour:
             case ast.Module() | ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef():
                 if ast.get_docstring(node, clean=False) is not None:
                     node.body = node.body[1:] or [ast.Pass()]
+            case ast.JoinedStr():  # Python 3.12 puts an empty string behind some format specifications
+                node.values = [each for each in node.values if not _is_empty(each)]
             case ast.Import():
                 modules.update(alias.name for alias in node.names)
             case ast.ImportFrom(module=str(module)):
@@ -113,7 +115,24 @@ def _read_behaviour(source: bytes, name: str) -> Behaviour:
             case ast.Constant(value=str(text)) if _TARGET.fullmatch(text):
                 modules.add(text.split(":")[0])
     ours = sorted(module for module in modules if module.split(".")[0] == PACKAGE)
-    return Behaviour(text=ast.unparse(tree), modules=tuple(ours))
+    tree_bytes = json.dumps(_plain(tree)).encode()
+    return Behaviour(digest=hashlib.sha256(tree_bytes).hexdigest(), modules=tuple(ours))
+
+
+def _is_empty(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == ""
+
+
+def _plain(node: Any) -> Any:
+    """Turns a syntax tree into lists. Empty fields are left out: each version of Python adds some of its own."""
+    match node:
+        case ast.AST():
+            fields = [[name, _plain(value)] for name, value in ast.iter_fields(node) if value not in (None, [])]
+            return [type(node).__name__, *(field for field in fields if field[0] != "kind")]
+        case list():
+            return [_plain(each) for each in node]
+        case _:
+            return f"{type(node).__name__} {node!r}"
 
 
 def _files_of(module: str) -> list[Path]:
