@@ -30,7 +30,7 @@ class Row:
         match more:
             case {"unit": str(unit)}:
                 return f"{', '.join(self.names)!r:>{width}}{unit}{width:.{width}f}" + u"x"
-        return lambda: {f"{more['unit']}": 1e-3, "b": b"\\x00"}
+        return lambda: {f"{more['unit']}": 1e-3, "b": b"00"}
 """
 
 
@@ -92,7 +92,7 @@ def test_comments_docstrings_strangers_and_bookkeeping_do_not(repository, file, 
 
 
 def test_every_python_reads_the_same_behaviour():
-    assert provenance._read_behaviour(ANY_PYTHON.encode(), "any.py").digest.startswith("54b9d7ba616aa401")
+    assert provenance._read_behaviour(ANY_PYTHON.encode(), "any.py").digest.startswith("e92486700c6ff506")
 
 
 def test_what_was_read_is_kept_and_read_anew_where_it_is_spoilt(repository, monkeypatch):

@@ -1,9 +1,10 @@
 """What a result was made by: the digest of the code that can change it, the environment, the commit.
 
 The digest of a script covers the script and every local module that it imports, transitively, as syntax trees without
-docstrings: comments, docstrings, layout and time stamps are not behaviour, nor is the version of Python, which a
-recording does not share with those who read it. A string constant that names a module of ours (`"workflow_scripts.lib.cell:measure_cell"`, the target of a child process) counts as an import.
-What a file does is kept beside the engine's own memory: reading two hundred files takes as long as the engine does.
+docstrings: comments, docstrings, layout and time stamps are not behaviour, nor is the version of Python, which whoever
+reads a recording need not share. A string constant that names a module of ours
+(`"workflow_scripts.lib.cell:measure_cell"`, the target of a child process) counts as an import. What a file does is
+kept beside the engine's own memory: reading two hundred files takes as long as the engine does.
 """
 
 import ast
