@@ -128,7 +128,8 @@ def test_a_recording_has_the_record_and_no_snapshot():
     assert not re.fullmatch(places, "devices/gpu/probes/memory/128-fp32-step.pickle")
 
 
-KEPT = dataclasses.replace(STEP, precision="bf16"), dataclasses.replace(STEP, checkpointing=True)
+FUSED = dataclasses.replace(STEP, attention="flash")
+KEPT = dataclasses.replace(FUSED, precision="bf16"), dataclasses.replace(FUSED, checkpointing=True)
 PROBE = MemoryProbe(id="memory", device=CPU, name="tiny", models=(SHAPE,), steps=KEPT, modes=("forward", "step"),
                     optimizer=ADAMW, timeout_s=60.0)  # fmt: skip
 
@@ -186,7 +187,7 @@ def test_what_is_alive_at_the_peak_has_its_layer_and_shape(rows):
 
 def test_the_model_of_memory_predicts_the_trace(rows):
     for (_, mode), row in rows.items():
-        step = dataclasses.replace(STEP, precision=row["precision"], checkpointing=row["checkpointing"])
+        step = dataclasses.replace(FUSED, precision=row["precision"], checkpointing=row["checkpointing"])
         predicted = estimate_memory(SHAPE, step, ADAMW, "cpu", mode=mode)
         for phase, size in row["phases"].items():
             assert predicted.phases[phase] == pytest.approx(size, rel=0.05)

@@ -256,9 +256,10 @@ def _prediction(cost_model: dict, names: dict[str, str]) -> Iterable[Claim]:
             error, n_fitted = model["leave_one_out_error"], model["n_fitted"]
             if n_fitted < 2:
                 continue
+            others = "one other" if n_fitted == 2 else f"{n_fitted - 1:,} others"
             text = (
                 f"On {names.get(device, device)}, the step time of a cell in `{group}` is predicted with a mean "
-                f"absolute error of {percent(error)} by a cost model fitted on the {n_fitted - 1:,} others."
+                f"absolute error of {percent(error)} by a cost model fitted on the {others}."
             )
             yield Claim(
                 topic="prediction", key=percent(error), within="mean absolute error", text=text,
