@@ -48,7 +48,7 @@ def test_compiled_steps_that_are_right_pass(compiler):
     compiler(lambda loss: loss)
     found = check_architecture("gpt2", COMPILED, CPU, VOCABULARY)
     assert found["failures"] == []
-    assert found["steps"] == 0.0
+    assert found["steps"] < 1e-6  # compiled, short attention is plain products; eagerly, a fused kernel
     assert found["causality"] < 1e-6
 
 

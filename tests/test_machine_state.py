@@ -102,7 +102,7 @@ def test_what_a_process_starts_is_its_own_load(tmp_path):
         eventually(done.exists, 60)
         after = snapshot(CPU)
         child.kill()
-    assert after["host"]["own_cpu_s"] - before["host"]["own_cpu_s"] >= 0.39
+    assert after["host"]["own_cpu_s"] - before["host"]["own_cpu_s"] > 0.38
 
 
 def test_what_cannot_be_read_is_missing_and_named():
