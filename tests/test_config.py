@@ -69,7 +69,7 @@ def test_the_default_study_is_valid_and_its_exponents_are_numbers(config):
         ("grid.products.0.batch_size", [8, "8e0"], ["batch_size", "8", "twice"]),
         ("training.models", ["wide", "brod"], ["training.models", "brod", "did you mean broad?"]),
         ("training.accumulation", 3, ["training.accumulation", "3", "batch_size 8", "divisor"]),
-        ("training.optimizer.warmup_steps", 9999, ["warmup_steps", "9999", "600"]),
+        ("training.optimizer.warmup_steps", 9999, ["warmup_steps", "9999", "500"]),
         ("training.optimizer.min_learning_rate", 1.0, ["min_learning_rate", "1", "0.002"]),
         ("corpus.path", "x.txt", ["corpus.path", "x.txt", "kjv"]),
         ("corpus.tokenizer", "bpe", ["corpus.vocab_size", "None", "bpe"]),

@@ -51,6 +51,11 @@ def test_exceptions_become_statuses_and_keep_the_partial_result(how, status, rea
     assert (outcome.status, outcome.reason, outcome.result) == (status, reason, {"n": 7})
 
 
+def test_a_child_looks_for_compiled_kernels_in_its_own_folder_alone(monkeypatch):
+    monkeypatch.setenv("TRITON_CACHE_DIR", "/warm")
+    assert "TRITON_CACHE_DIR" not in isolation.child_environment(cpu(1))
+
+
 def test_an_allocation_beyond_memory_is_oom():
     assert run("allocate", {"bytes": 2**60}).status == "oom"
 

@@ -208,6 +208,7 @@ def child_environment(device: DeviceSpec) -> dict[str, str]:
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     # CUDA numbers devices by speed unless told otherwise; NVML, where `devices` reads their names, by bus.
     environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    environment.pop("TRITON_CACHE_DIR", None)  # it would be looked up before the child's own folder, and be warm
     return environment
 
 
