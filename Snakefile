@@ -17,6 +17,7 @@ Path grammar, where {study} is the config's name, {device} a local device, {name
     results/{study}/figures/*.{svg,csv}
     results/{study}/report.html
     recordings/{study}/{device}.zip                             what a device left, packed for other machines
+    results/{study}/devices/{device}/recording.json              ... and what of this machine's is in it
     logs/                                                       mirrors results/
 """
 

@@ -1,7 +1,8 @@
 """Recordings: what each local device left, packed for other machines, which read it as a further device.
 
 Input: all records of the device, its runs' curves and samples, its profiles without traces, the selection.
-Output: recordings/{study}/{device}.zip.
+Output: recordings/{study}/{device}.zip, and its manifest in results/, so that a recording that came with the repository,
+or from elsewhere, does not count as this machine's.
 Steps: pack_recording, for every local device by `snakemake recording`.
 """
 
@@ -12,6 +13,7 @@ rule pack_recording:
         unpack(left_by_device),
     output:
         recording="recordings/{study}/{device}.zip",
+        manifest="results/{study}/devices/{device}/recording.json",
     log:
         "logs/{study}/devices/{device}/recording.log",
     params:
@@ -24,7 +26,7 @@ rule recording:
     """Packs a recording of each local device."""
     input:
         expand(
-            "recordings/{study}/{device}.zip",
+            "results/{study}/devices/{device}/recording.json",
             study=STUDY.name,
             device=STUDY.devices,
         ),

@@ -114,18 +114,25 @@ def test_two_seeds_are_no_proof_and_overlapping_seeds_decide_nothing():
     ["wide-baseline-s1", "cpu/wide-baseline-s1", "cpu", "results/example/devices/cpu/runs/wide-baseline-s1/run.json"],
 )
 def test_an_error_of_the_audit_withholds_what_rests_on_it(subject):
-    finding = {"rule": "physical", "severity": "error", "subject": subject, "message": "faster than its ceiling"}
+    finding = {"rule": "physical", "severity": "error", "doubts": "all", "subject": subject, "message": "too fast"}
     claim = about("training", findings=[finding])[0]
-    assert "faster than its ceiling" in claim.withheld
+    assert "too fast" in claim.withheld
     warning = finding | {"severity": "warning"}
     assert about("training", findings=[warning])[0].withheld is None
+
+
+@pytest.mark.parametrize(("doubts", "withheld"), [("time", {"training"}), ("all", {"training", "loss"})])
+def test_an_error_about_times_leaves_losses_alone(doubts, withheld):
+    finding = {"rule": "busy", "severity": "error", "doubts": doubts, "subject": "cpu", "message": "not alone"}
+    claims = [*about("training", findings=[finding]), *about("loss", findings=[finding])]
+    assert {claim.topic for claim in claims if claim.withheld} == withheld
 
 
 def test_a_barred_cell_enters_no_effect():
     cell = "wide-b8-t64-bf16"
     record = f"results/example/devices/cpu/cells/{cell}.json"
     assert any(record in claim.records for claim in about("grid"))
-    finding = {"rule": "physical", "severity": "error", "subject": f"cpu/{cell}", "message": "no"}
+    finding = {"rule": "physical", "severity": "error", "doubts": "all", "subject": f"cpu/{cell}", "message": "no"}
     assert not any(record in claim.records for claim in about("grid", findings=[finding]))
 
 

@@ -68,7 +68,8 @@ def test_time_to_a_loss_lies_between_the_evaluations_around_it():
 
 
 def test_an_error_of_the_audit_withholds_the_comparison():
-    found = [{"rule": "r", "severity": "error", "subject": "gpu", "message": "no", "advice": "", "numbers": {}}]
+    finding = {"rule": "r", "severity": "error", "doubts": "all", "subject": "gpu", "message": "no"}
+    found = [finding | {"advice": "", "numbers": {}}]
     shown = devices_section.section(example_comparisons.compare(), example_tables.devices(2), "example", found)
     assert len(shown["withheld"]) == 4
     assert not any("×" in sentence for sentence in shown["parts"][0].sentences)

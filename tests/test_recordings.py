@@ -53,7 +53,9 @@ def test_the_script_packs_what_its_rule_gives(tmp_path, monkeypatch):
     about = [path for path in files if "devices" not in path.parts]
     recording = tmp_path / "box.zip"
     records = [path for path in files if path not in about]
-    pack_recording.main(records=records, about=about, recording=recording, spec={"study": STUDY, "work": WORK})
+    manifest, spec = tmp_path / "recording.json", {"study": STUDY, "work": WORK}
+    pack_recording.main(records=records, about=about, recording=recording, manifest=manifest, spec=spec)
+    assert json.loads(manifest.read_text())["members"].keys() == read_recording(recording, STUDY).members.keys()
     assert len(read_recording(recording, STUDY).members) == len(files)
 
 

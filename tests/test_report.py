@@ -166,8 +166,8 @@ def test_a_study_without_a_selection_says_so(tmp_path):
 
 
 def test_a_withheld_claim_says_why(tmp_path):
-    found = [{"rule": "r", "severity": "error", "subject": "cpu", "message": "its clock is wrong <x>", "advice": "",
-              "numbers": {}}]  # fmt: skip
+    finding = {"rule": "r", "severity": "error", "doubts": "all", "subject": "cpu", "message": "its clock is wrong <x>"}
+    found = [finding | {"advice": "", "numbers": {}}]
     text = Text(render(tmp_path, example_tables.write_study(tmp_path, findings=found), figures=())).text
     assert "is withheld: cpu: its clock is wrong <x>" in text
     assert "as many tokens per second as" not in text

@@ -99,6 +99,14 @@ def test_what_one_machine_packs_another_reads(checkout):
     assert line.startswith("recordings/tiny/cpu.zip: training.n_steps is 12 in the recording and 13 here")
 
 
+def test_a_recording_that_came_along_is_made_anew_by_this_machine(finished, tmp_path):
+    clone = Checkout.clone(tmp_path / "clone", source=finished.folder)
+    there = clone.folder / "recordings/tiny/cpu.zip"
+    there.parent.mkdir(parents=True, exist_ok=True)
+    there.write_bytes(b"another machine's of the same name")
+    assert clone.plan("--config", "recordings=ignore", "--", "recording")["pack_recording"] == 1
+
+
 @pytest.fixture
 def checkout(finished, tmp_path):
     return finished.copy(tmp_path / "assay")

@@ -60,9 +60,10 @@ def is_subject(subject: str, names: frozenset[str]) -> bool:
 
 
 def judged(claim: Claim, findings: Iterable[dict]) -> Claim:
-    """Withholds a claim if a finding of severity `error` concerns what it rests on."""
+    """Withholds a claim if a finding of severity `error` concerns what it rests on; a loss does not rest on times."""
     for finding in findings:
-        if claim.withheld is None and finding["severity"] == "error" and is_subject(finding["subject"], claim.subjects):
+        grave = finding["severity"] == "error" and not (finding["doubts"] == "time" and claim.topic == "loss")
+        if claim.withheld is None and grave and is_subject(finding["subject"], claim.subjects):
             return dataclasses.replace(claim, withheld=f"{finding['subject']}: {finding['message']}")
     return claim
 

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 Severity = Literal["error", "warning", "note"]
 Scope = Literal["table", "document", "claim"]
+Doubts = Literal["all", "time"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "note")
 
 # What the columns that a rule may lack are called in a sentence.
@@ -69,7 +70,10 @@ def words(column: str) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that the audit has to say: which rule, of which row or comparison, with which numbers."""
+    """One thing that the audit has to say: which rule, of which row or comparison, with which numbers.
+
+    `doubts` says what of the subject it makes doubtful: all, or only how long it took.
+    """
 
     rule: str
     severity: Severity
@@ -77,6 +81,7 @@ class Finding:
     message: str
     advice: str
     numbers: dict[str, Any]
+    doubts: Doubts = "all"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -101,6 +106,7 @@ class Rule:
     name: str
     scope: Scope
     severity: Severity
+    doubts: Doubts
     meaning: str
     advice: str
     applies: tuple[str, ...]
@@ -127,6 +133,7 @@ class Rule:
         return Finding(
             rule=self.name,
             severity=seen.severity or self.severity,
+            doubts=self.doubts,
             subject=seen.subject,
             message=seen.message,
             advice=self.advice,
@@ -145,6 +152,7 @@ def rule(
     meaning: str,
     advice: str,
     scope: Scope = "table",
+    doubts: Doubts = "all",
     applies: tuple[str, ...] = (),
     needs: tuple[str, ...] = (),
     **thresholds: float,
@@ -156,6 +164,7 @@ def rule(
             name=observe.__name__,
             scope=scope,
             severity=severity,
+            doubts=doubts,
             meaning=meaning,
             advice=advice,
             applies=applies,

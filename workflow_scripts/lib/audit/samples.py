@@ -93,6 +93,7 @@ def anchor_moved(table: pd.DataFrame) -> Iterator[Seen]:
 
 @rule(
     severity="warning",
+    doubts="time",
     meaning="Other processes that take cores make a step slower, and two threads on two cores several times slower.",
     advice="Close other programs and measure these rows again; compare none of them with rows from a quiet machine.",
     applies=("others_cores",),

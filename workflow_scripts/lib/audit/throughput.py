@@ -29,6 +29,7 @@ FLAT_LAG = 4.0
 
 @rule(
     severity="error",
+    doubts="time",
     meaning="A rate above what the device can do is a clock that did not wait.",
     advice="Bar the cell: neither rank it nor use it as a denominator; synchronise and measure again.",
     applies=("achieved_flop_per_s|flops|bytes_moved", "step_time_s|step_time_mean_s"),
@@ -72,6 +73,7 @@ def impossible_utilisation(table: pd.DataFrame) -> Iterator[Seen]:
 
 @rule(
     severity="error",
+    doubts="time",
     meaning="FLOP/s that fall more than threefold beside the next smaller cell mean oversubscribed memory or company.",
     advice="Compare peak memory with the device's own, lower the batch, measure again; leave the cell out of fits.",
     applies=("step_time_s|step_time_mean_s", "n_params|flops_per_token|flops"),
@@ -101,6 +103,7 @@ def rate_collapse(table: pd.DataFrame) -> Iterator[Seen]:
 
 @rule(
     severity="error",
+    doubts="time",
     meaning="A phase whose time hardly grows while its work and the other phase do was timed as it was queued.",
     advice="Synchronise at both ends of each phase: what forward left in the queue is counted in backward.",
     applies=("step_time_s|step_time_mean_s", "mode", "sequence_length|batch_size"),
