@@ -2,11 +2,12 @@
 
     python benchmarks/prediction.py [--device cpu|cuda] [--execution eager] [--precision fp32] [--json FILE]
 
-The device is calibrated, a few shapes are measured to fit on, and then others, drawn with another seed, are predicted
-and measured: by 6N over the datasheet, by PaLM's FLOPs over the measured product, by the roofline of each operator, and
-by Assay from three of the measured shapes and from all of them. All shapes of a run are timed in one process. Some are
-measured a second time at the end, in another: no prediction can be expected to agree with a measurement better than the
-next measurement does.
+The device is calibrated, a few shapes are measured to fit on, and others, drawn with another seed, are predicted and
+measured: by 6N over the datasheet, by PaLM's FLOPs over the measured product, by the roofline of each operator, and by
+Assay from three of the known shapes and from all of them. Every shape is visited several times, in rounds over all of
+them, each round in another order and another process; its time is the median of its visits, because a machine that
+others use, too, is slower in some minutes than in others. How far a shape's last visit differs from its first is shown
+as well: no prediction can be expected to agree with a single measurement better than the next measurement does.
 
 `--json FILE` writes {"figures", "targets", "met", "conditions", "shapes"} after each shape, so that a run that is cut
 off leaves what it has. What was not measured is not in it.
@@ -16,15 +17,19 @@ import argparse
 import csv
 import importlib
 import importlib.util
+import itertools
 import json
 import os
 import platform
+import random
 import sys
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not the standard one
+
+import statistics  # noqa: E402
 
 from benchmarks.prediction_rivals import TARGETS, compare, figures_of, within_interval  # noqa: E402
 from benchmarks.prediction_shapes import draw  # noqa: E402
@@ -54,9 +59,9 @@ LABELS = {
     "assay_from_0": "Assay, nothing measured",
     "assay_from_3": "Assay, 3 measured",
     "assay_from_all": "Assay, all measured",
-    "measured_again": "the shape measured again",
+    "measured_again": "last visit against first",
 }
-ROLES = ("known", "fresh", "again")
+ROLES = ("known", "fresh")
 
 
 def main() -> int:
@@ -70,24 +75,34 @@ def main() -> int:
         return 1
     model = TimeModel(device_type=device.type, rates=rates)
     asked = (device.type, options.precision, options.execution)
-    known_shapes = draw(options.known, 1000 + options.seed, *asked)
-    fresh_shapes = draw(options.shapes, 2000 + options.seed, *asked)
-    measured: list[dict[str, Any]] = []
+    drawn = {"known": draw(options.known, 1000 + options.seed, *asked)}
+    drawn["fresh"] = draw(options.shapes, 2000 + options.seed, *asked)
+    seen: dict[str, dict[str, Any]] = {}
 
-    def keep(one: dict[str, Any], environment: dict[str, Any] | None = None) -> dict[str, Any]:
-        if one:
-            measured.append(one)
-        report = summarise(measured, options, device, model, calibration, environment or {})
+    def keep(visit: dict[str, Any] | None, environment: dict[str, Any] | None = None) -> dict[str, Any]:
+        if visit is not None:
+            add_visit(seen, visit)
+        report = summarise(list(seen.values()), options, device, model, calibration, environment or {})
         if options.json:
             options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         return report
 
-    environment = {}
-    for role, shapes in zip(ROLES, (known_shapes, fresh_shapes, fresh_shapes[: options.again]), strict=True):
+    environment, order = {}, random.Random(options.seed)
+    for _, role in itertools.product(range(options.visits), ROLES):
+        shapes = order.sample(drawn[role], len(drawn[role]))
         environment = _measure(role, shapes, options, device, keep) or environment
-    report = keep({}, environment)
+    report = keep(None, environment)
     print_table(report, options)
     return 0 if any(name.startswith("assay") for name in report["figures"]) else 1
+
+
+def add_visit(seen: dict[str, dict[str, Any]], visit: dict[str, Any]) -> None:
+    """Adds a visit to those of its shape: `step_time_s` becomes their median, in `visits_s` are all of them."""
+    key = json.dumps([visit["role"], visit["shape"], visit["step"]])
+    one = seen.setdefault(key, {**visit, "visits_s": []})
+    if "step_time_s" in visit:
+        one["visits_s"].append(visit["step_time_s"])
+        one["step_time_s"] = statistics.median(one["visits_s"])
 
 
 def _calibrate(options: argparse.Namespace, device: DeviceSpec) -> dict[str, Any]:
@@ -148,7 +163,8 @@ def summarise(
     known, fresh, figures = cases["known"], cases["fresh"], {}
     datasheet = options.datasheet or _datasheet(environment.get("device_name"), options.precision)
     if fresh:
-        figures = figures_of(compare(known, fresh, model, datasheet, cases["again"]))
+        visits = [one["visits_s"] for one in measured if one["role"] == "fresh"]
+        figures = figures_of(compare(known, fresh, model, datasheet, visits))
         if known:
             figures["assay_from_all.within_interval"] = within_interval(known, fresh, model)
     targets = {f"{name}.mean_error": bound for name, bound in TARGETS.items() if f"{name}.mean_error" in figures}
@@ -165,6 +181,7 @@ def summarise(
             "seed": options.seed,
             "n_known": len(known),
             "n_fresh": len(fresh),
+            "visits": options.visits,
             "product_flop_per_s": model.rates.flop_per_s,
             "copy_bytes_per_s": model.rates.bytes_per_s,
             "operator_s": model.rates.operator_s,
@@ -177,8 +194,7 @@ def summarise(
         "calibration": calibration,
     }
     if importlib.util.find_spec(MEMORY):
-        once = [one for one in measured if one["role"] != "again"]
-        memory = importlib.import_module(MEMORY).compare_memory(once, OPTIMIZER, device)
+        memory = importlib.import_module(MEMORY).compare_memory(measured, OPTIMIZER, device)
         for part in ("figures", "targets", "met"):
             report[part] |= memory[part]
     return report
@@ -207,7 +223,7 @@ def print_table(report: dict[str, Any], options: argparse.Namespace) -> None:
     figures, conditions = report["figures"], report["conditions"]
     print(
         f"Step time, {options.precision} {options.execution}, {conditions['n_known']} shapes measured to fit on, "
-        f"{conditions['n_fresh']} fresh ones predicted"
+        f"{conditions['n_fresh']} fresh ones predicted, medians of {conditions['visits']} visits"
     )
     print(f"{'':28}{'mean':>8}{'median':>8}{'largest':>9}{'bias':>8}")
     for name, label in LABELS.items():
@@ -242,7 +258,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--execution", choices=["eager", "compiled", "graphed"], default="eager")
     parser.add_argument("--shapes", type=int, default=30, help="fresh shapes that are predicted and measured")
     parser.add_argument("--known", type=int, default=8, help="shapes that are measured to fit on, at most 10")
-    parser.add_argument("--again", type=int, default=10, help="fresh shapes that are measured a second time")
+    parser.add_argument("--visits", type=int, default=3, help="how often each shape is measured")
     parser.add_argument("--seconds", type=float, default=1.0, help="longest sampling of a shape, after its first step")
     parser.add_argument("--calibration", type=float, default=15.0, help="time for measuring operators, in s")
     parser.add_argument("--sustain", type=float, default=1.0, help="how long the product is sustained, in s")

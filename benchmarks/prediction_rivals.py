@@ -39,7 +39,11 @@ def roofline(shape: ModelShape, step: StepSpec, rates: Rates) -> float:
 
 
 def compare(
-    known: Sequence[Case], fresh: Sequence[Case], model: TimeModel, datasheet: float | None, again: Sequence[Case] = ()
+    known: Sequence[Case],
+    fresh: Sequence[Case],
+    model: TimeModel,
+    datasheet: float | None,
+    visits: Sequence[Sequence[float]] = (),
 ) -> dict[str, list[float]]:
     """Gives every predictor's errors on fresh cases, as lists of predicted over measured less 1.
 
@@ -48,7 +52,7 @@ def compare(
         fresh: cases drawn afterwards.
         model: the device's, fitted on nothing.
         datasheet: the vendor's FLOP/s in this precision; None leaves that predictor out.
-        again: fresh cases that were measured a second time: that time as a predictor of the first.
+        visits: of each fresh case the times that its own is the median of: the last as a predictor of the first.
 
     Returns:
         By predictor; `assay_from_3` has the errors of every choice of `FEW` of the known cases.
@@ -72,11 +76,8 @@ def compare(
         found["assay_from_3"] = [e for few in itertools.combinations(known, FEW) for e in errors(fitted(few))]
     if len(known) > FEW:
         found["assay_from_all"] = errors(fitted(known))
-    first = {(case.shape, case.step): case.step_time_s for case in fresh}
-    if pairs := [
-        (first[case.shape, case.step], case.step_time_s) for case in again if (case.shape, case.step) in first
-    ]:
-        found["measured_again"] = [second / once - 1 for once, second in pairs]
+    if repeated := [times for times in visits if len(times) > 1]:
+        found["measured_again"] = [times[-1] / times[0] - 1 for times in repeated]
     return found
 
 

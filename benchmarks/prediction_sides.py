@@ -2,7 +2,6 @@
 
 import gc
 import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import torch
 
 from workflow_scripts.lib.cell import DRAWN_ON_DEVICE_ABOVE
 from workflow_scripts.lib.counts import count_parameters
-from workflow_scripts.lib.device_timing import clock_of, synchronise
+from workflow_scripts.lib.device_timing import clock_of
 from workflow_scripts.lib.memory import peak_memory, reset_peak_memory
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, ModelShape, OptimizerSpec, StepSpec, from_json
@@ -19,7 +18,6 @@ from workflow_scripts.lib.step import TrainStep
 from workflow_scripts.lib.timing import median_interval, sample_steps
 
 N_TOKENS, N_BATCHES = 200_000, 100
-OPERATORS, REPEATS = 200, 5  # small operators that tell how fast the host is just before and just after a shape
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -30,8 +28,8 @@ def measure_shapes(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
     Args:
         arguments: `device`, `optimizer`, `measure` (specs as JSON); `shapes`: pairs of ModelShape and StepSpec.
         send: takes, after each shape, its `index` with `step_time_s` (median of the warm steps, `interval_s` its 95 %
-            interval, None for few), `n` of them, `operator_s` (of a small operator on the host, before and after) and
-            `peak_allocated_bytes` (None where not counted), or `failed`: why it could not be measured.
+            interval, None for few), `n` of them and `peak_allocated_bytes` (None where not counted), or `failed`: why
+            it could not be measured.
 
     Returns:
         `environment`: what measured.
@@ -67,22 +65,8 @@ def _measure(
     tokens = np.random.default_rng(0).integers(0, model.vocab_size, N_TOKENS).astype(np.uint16)
     drawn_on = "device" if where.type != "cpu" or count_parameters(model).total > DRAWN_ON_DEVICE_ABOVE else "cpu"
     step = TrainStep.build(model, spec, optimizer, device, tokens, N_BATCHES, 0, drawn_on)
-    before_s = _operator_s(where)
     samples = sample_steps(step.run, step.synchronise, clock=clock_of(where), measure=measure)
-    operator_s = (before_s, _operator_s(where))
     peak = peak_memory(where)["peak_allocated_bytes"]
     times = samples.samples_s or samples.cold_s[-1:]
     told = {"step_time_s": statistics.median(times), "interval_s": median_interval(times), "n": len(times)}
-    return {**told, "operator_s": operator_s, "peak_allocated_bytes": peak}
-
-
-def _operator_s(where: torch.device) -> float:
-    """What the host takes for one small operator at the moment."""
-    x, times = torch.randn(16, device=where), []
-    for _ in range(REPEATS):
-        synchronise(where)
-        start = time.perf_counter()
-        for _ in range(OPERATORS):
-            torch.add(x, x)
-        times.append((time.perf_counter() - start) / OPERATORS)
-    return statistics.median(times)
+    return {**told, "peak_allocated_bytes": peak}
