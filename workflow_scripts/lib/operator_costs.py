@@ -37,7 +37,7 @@ from workflow_scripts.lib.specs import (
 from workflow_scripts.lib.step import TrainStep
 from workflow_scripts.lib.timing import sample_steps
 
-LEAST_CALLS = 3  # of which the fastest quarter's slowest counts: what disturbs a call can only lengthen it
+LEAST_CALLS = 3  # of which the median counts: what disturbs a call disturbs it in a step, too
 SMALL_CALLS = 0.5  # share of the time that would do if no call took longer than its point's time
 LONG, LONGEST = 4.0, 16.0  # of a point's time: a call that is timed once; one beyond which larger sizes are left out
 CALL_S = 0.1  # for which an empty backward pass is repeated
@@ -175,9 +175,9 @@ def time_call(call: Call, device: torch.device, for_s: float, read: Callable[[],
         if len(times) == 1 and times[0][0] > LONG * for_s:
             break
     units = getattr(call, "calls", 1)
-    seconds = sorted(one[0] for one in times)[len(times) // 4] / units
+    seconds = median(one[0] for one in times) / units
     host = [one[1] for one in times if one[1] is not None]
-    host_s = sorted(host)[len(host) // 4] / units if host else None
+    host_s = median(host) / units if host else None
     return {"seconds": seconds, "host_s": host_s, "n": len(times)}
 
 

@@ -12,7 +12,7 @@ from workflow_scripts.lib.specs import DeviceType
 
 LARGEST = {"cpu": 2**24, "cuda": 2**30, "mps": 2**27}  # elements of one operator's output
 ROWS = {"cpu": (64, 512, 2048), "cuda": (512, 4096, 32768), "mps": (128, 1024, 8192)}
-WIDTHS = {"cpu": (32, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
+WIDTHS = {"cpu": (8, 32, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
 OUTPUTS = {"cpu": (32, 256, 2048), "cuda": (128, 1024, 8192), "mps": (64, 512, 4096)}
 HEADS = {  # rows, inputs, outputs of products whose result is large: of a vocabulary
     "cpu": ((64, 64, 16384), (512, 32, 16384), (512, 256, 16384)),
@@ -22,7 +22,7 @@ HEADS = {  # rows, inputs, outputs of products whose result is large: of a vocab
 HEADS_OF_SEQUENCES = {"cpu": (4, 32), "cuda": (8, 256), "mps": (4, 64)}
 LENGTHS = {"cpu": (32, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
 HEAD_SIZES = {"cpu": (8, 32, 64), "cuda": (32, 64, 128), "mps": (32, 64, 128)}
-VOCABULARY_ROWS = {"cpu": (64, 512), "cuda": (512, 4096, 32768), "mps": (128, 1024, 4096)}
+VOCABULARY_ROWS = {"cpu": (64, 512), "cuda": (512, 4096, 16384), "mps": (128, 1024, 4096)}
 VOCABULARIES = {"cpu": (64, 1024, 16384), "cuda": (64, 2048, 50304), "mps": (64, 2048, 50304)}
 PARAMETERS = {"cpu": (2**8, 2**14, 2**17, 2**20), "cuda": (2**10, 2**16, 2**20, 2**24), "mps": (2**10, 2**16, 2**21)}
 
