@@ -56,6 +56,10 @@ rule render_report:
 
 
 onstart:
+    if workflow.local_exec:
+        # With its limit on jobs per second the engine looks again every second, once for each job that has ended: at the
+        # end of a study a fifth of a core, taken from what is measured. Jobs that take the whole machine need no limit.
+        workflow.scheduler.job_rate_limiter = None
     planned = [
         str(job.output.record)
         for job in workflow.dag.needrun_jobs()

@@ -77,10 +77,9 @@ class Checkout:
     def run(self, *arguments: str) -> Counter:
         """Runs the study to its end and counts the jobs executed."""
         done = self.snakemake(*arguments)
-        assert done.returncode == 0, done.stdout + done.stderr
-        return Counter(
-            re.findall(r"^(?:local)?(?:rule|checkpoint) (\w+):", done.stdout + done.stderr, re.MULTILINE)
-        ) - Counter(all=1)
+        self.said = done.stdout + done.stderr
+        assert done.returncode == 0, self.said
+        return Counter(re.findall(r"^(?:local)?(?:rule|checkpoint) (\w+):", self.said, re.MULTILINE)) - Counter(all=1)
 
 
 def jobs(text: str) -> Counter:

@@ -33,7 +33,7 @@ def pytest_collection_modifyitems(items):
 def finished(tmp_path_factory):
     """The tiny study, run once for real from a fresh checkout; tests copy it and leave it as it is."""
     checkout = Checkout.clone(tmp_path_factory.mktemp("tiny") / "assay")
-    checkout.executed = checkout.run()
+    checkout.executed = checkout.run("--verbose")
     return checkout
 
 

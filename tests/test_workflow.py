@@ -60,6 +60,11 @@ def test_again_it_does_nothing(finished):
     assert not finished.plan("--cores", "1", USER="somebody", HOME="/nowhere")
 
 
+def test_while_jobs_run_the_engine_waits_instead_of_asking_again(finished):
+    asked = finished.said.count("Resources before job selection")
+    assert 0 < asked < 2 * finished.executed.total()
+
+
 def test_elsewhere_touched_and_without_weights_it_does_nothing(finished, tmp_path):
     moved = finished.copy(tmp_path / "moved")
     for path in sorted(moved.folder.rglob("*")):
