@@ -34,6 +34,12 @@ def test_how_often_and_how_it_is_run_is_not(changed):
     assert work(**changed) == work()
 
 
+def test_where_nothing_is_trained_only_the_optimizer_of_the_grid_is_left():
+    alone = work(models=[])
+    assert alone == work(models=[], n_steps=7)
+    assert alone["training.optimizer.name"] == "adamw"
+
+
 def test_a_treatment_that_only_one_study_has_is_no_difference():
     factor = {"name": "rate", "levels": [{"name": "low", "optimizer": {"learning_rate": 1e-4}}]}
     one, other = work(), work(factors=[factor], design="one_at_a_time")

@@ -21,6 +21,8 @@ def defined_work(study: Study, source_digest: str) -> dict[str, Any]:
     """
     corpus = {key: value for key, value in study.config["corpus"].items() if key not in ("source", "path")}
     training = {key: value for key, value in study.config["training"].items() if key not in HOW}
+    if not study.config["training"]["models"]:
+        training = {"optimizer": training["optimizer"]}  # of the grid's steps; nothing else of it is used
     length = study.config["training"]["sequence_length"]
     work = _flat("corpus", {**corpus, "text": source_digest, "entries": study.vocab_size})
     work |= {f"models.{model['name']}": to_json(study.shape(model["name"], length)) for model in study.config["models"]}
