@@ -127,6 +127,17 @@ def test_kernels_count_under_their_operator_or_under_their_own_name():
     assert (idle.operator, idle.share) == (IDLE, pytest.approx(0.4))
 
 
+def test_what_the_profiler_itself_waits_for_is_no_work():
+    events = [
+        event("aten::mm", kernels=[("gemm", 60.0)]),
+        event("gemm", device=60.0, on="CUDA"),
+        event("Command Buffer Full", kernels=[("Command Buffer Full", 500.0)]),
+        event("Activity Buffer Request", device=70.0, on="CUDA"),
+    ]
+    mm, idle = sum_operators(events, n_steps=1, wall_s=100e-6, on_device=True)
+    assert (mm.share, idle.share) == (pytest.approx(0.6), pytest.approx(0.4))
+
+
 def test_overlapping_kernels_are_shares_of_their_sum():
     events = [event("gemm", device=80.0, on="CUDA"), event("softmax", device=80.0, on="CUDA")]
     *rows, idle = sum_operators(events, n_steps=1, wall_s=100e-6, on_device=True)

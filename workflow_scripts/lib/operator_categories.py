@@ -3,6 +3,14 @@
 import re
 
 IDLE = "idle or untraced"
+# Where CUDA's profiling interface holds the host up or works for itself (CUpti_ActivityOverheadKind). It is listed among
+# the operators with a time of its own, in which the device may do anything.
+OVERHEADS = frozenset(
+    {
+        "Activity Buffer Request", "Buffer Flush", "Command Buffer Full", "Driver Compiler", "Instrumentation",
+        "Lazy Function Loading", "Resource", "Runtime Triggered Module Loading", "UVM Activity Init",
+    }
+)  # fmt: skip
 
 # The first that matches wins, so the particular stands before the general. Names are those of ATen operators, of
 # autograd nodes, of CUDA kernels (cuBLAS, CUTLASS, FlashAttention, ATen) and of kernels that torch.compile writes,

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from workflow_scripts.lib.operator_bytes import moved_bytes
-from workflow_scripts.lib.operator_categories import IDLE, category_of
+from workflow_scripts.lib.operator_categories import IDLE, OVERHEADS, category_of
 
 # Allocation is booked to the operator that asks for it, not to the call that carries it out.
 _ALLOCATIONS = frozenset({"aten::empty", "aten::empty_strided", "aten::empty_like", "aten::resize_", "[memory]"})
@@ -62,6 +62,8 @@ def sum_operators(events: Iterable[Any], *, n_steps: int, wall_s: float, on_devi
     kernels: dict[str, _Sum] = defaultdict(_Sum)  # seen on the device, less what operators launched
     for event in events:
         on_host = event.device_type.name == "CPU"
+        if event.name in OVERHEADS:
+            continue
         if getattr(event, "is_user_annotation", False) and not (on_host and event.name.startswith(_OPTIMIZER)):
             continue  # marks around operators, which the device shows once more around kernels: no work of their own
         if not on_host:
