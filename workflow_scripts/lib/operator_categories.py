@@ -3,8 +3,8 @@
 import re
 
 IDLE = "idle or untraced"
-# Where CUDA's profiling interface holds the host up or works for itself (CUpti_ActivityOverheadKind). It is listed among
-# the operators with a time of its own, in which the device may do anything.
+# Where CUDA's profiling interface holds the host up or works for itself (CUpti_ActivityOverheadKind): listed among the
+# operators, with a time of its own in which the device may do anything.
 OVERHEADS = frozenset(
     {
         "Activity Buffer Request", "Buffer Flush", "Command Buffer Full", "Driver Compiler", "Instrumentation",
