@@ -101,6 +101,7 @@ def add_visit(seen: dict[str, dict[str, Any]], visit: dict[str, Any]) -> None:
     key = json.dumps([visit["role"], visit["shape"], visit["step"]])
     one = seen.setdefault(key, {**visit, "visits_s": []})
     if "step_time_s" in visit:
+        one.pop("failed", None)
         one["visits_s"].append(visit["step_time_s"])
         one["step_time_s"] = statistics.median(one["visits_s"])
 

@@ -26,7 +26,10 @@ rule recording:
     """Packs a recording of each local device."""
     input:
         expand(
-            "results/{study}/devices/{device}/recording.json",
+            [
+                "recordings/{study}/{device}.zip",
+                "results/{study}/devices/{device}/recording.json",
+            ],
             study=STUDY.name,
             device=STUDY.devices,
         ),
