@@ -129,6 +129,17 @@ def test_on_cuda_the_slower_of_host_and_device_sets_the_pace_and_a_graph_frees_i
     assert graphed.total_s < eager.total_s / 4
 
 
+@pytest.mark.parametrize(("precision", "left"), [("fp32", 1), ("bf16", 1 / 2)])
+def test_a_large_vocabulary_s_loss_costs_its_forward_passes_alone_where_head_and_loss_are_one(precision, left):
+    large, rates = shape(vocab_size=8192), device(bytes_per_s=1e9)
+    asked = dataclasses.replace(step(8, "compiled"), precision=precision)
+    plain, one = (step_costs(large, asked, ADAMW, kind, rates).bandwidth_s for kind in ("cpu", "cuda"))
+    logits = 8 * large.sequence_length * 8192
+    assert plain - one == pytest.approx((5 - 2 * left) * 4 * logits / 1e9, rel=0.2)
+    small = [step_costs(shape(), asked, ADAMW, kind, rates).bandwidth_s for kind in ("cpu", "cuda")]
+    assert small[0] == pytest.approx(small[1], rel=0.05)
+
+
 def test_a_compiler_leaves_fewer_bytes_to_move():
     eager, compiled = (step_traffic_bytes(shape(), step(8, execution)) for execution in ("eager", "compiled"))
     assert compiled < eager

@@ -10,6 +10,7 @@ import dataclasses
 
 from workflow_scripts.lib.block_memory import BlockMemory, block_memory, element_bytes, residual_bytes
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
+from workflow_scripts.lib.operator_work import has_head_loss
 from workflow_scripts.lib.optimizer_memory import (
     held_bytes,
     optimizer_scratch_bytes,
@@ -23,7 +24,6 @@ SCALARS = 6  # loss, gradient norm, skipped steps, cursor, share of a micro-batc
 # cuBLAS and cuBLASLt take their workspaces from torch's allocator (aten/src/ATen/cuda/CublasHandlePool.cpp) and keep
 # them: cuBLAS 32 MiB from Hopper on, cuBLASLt 1 MiB.
 CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER, CUBLASLT_WORKSPACE = 8_519_680, 33_554_432, 1_048_576
-LARGE_VOCABULARY = 4096  # from which a compiled step on CUDA uses `head_loss`
 # The second-level cache by compute capability: A100, H100 and H200 (properties of the device, as torch tells them).
 CACHE_BYTES = {"8.0": 40 * 2**20, "9.0": 50 * 2**20}
 
@@ -76,7 +76,7 @@ def estimate_memory(
     block, count = block_memory(shape, step, device_type), count_parameters(shape)
     moments = _forward(shape, step, block)
     if mode != "forward":
-        moments |= _backward(shape, step, block)
+        moments |= _backward(shape, step, block, device_type)
     gradients = held_bytes(parameter_sizes(shape), device_type)
     if mode == "step":  # those of the step before go as this one begins
         moments = {"before_forward": {"gradients": gradients}, **moments}
@@ -111,7 +111,7 @@ def estimate_memory(
     if cache and step.execution != "eager":
         # In the first step the compiler times variants of its kernels, and wipes the cache with a tensor of its size.
         # Where the head and the loss are an operation of their own, none of its kernels runs beside the logits.
-        own = shape.vocab_size >= LARGE_VOCABULARY and step.precision != "fp16"
+        own = has_head_loss(shape, step, device_type)
         during = max(
             (
                 name
@@ -214,7 +214,9 @@ def _forward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str,
     }
 
 
-def _backward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str, dict[str, int]]:
+def _backward(
+    shape: ModelShape, step: StepSpec, block: BlockMemory, device_type: DeviceType
+) -> dict[str, dict[str, int]]:
     """The moments of a backward pass; gradients appear in it, but for those of earlier micro-batches."""
     kept, n = _kept(shape, step, block), _micro_tokens(shape, step)
     e, d, L, V = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size
@@ -257,7 +259,7 @@ def _backward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str
         "attention_backward": within_block(block.attention_backward * n, 0, new_later),
         "embedding_backward": {
             "gradients": (0 if added else 4 * (count_parameters(shape).total - V * d))
-            + (4 + _head_gradient_bytes(shape, step) if tied else 4) * V * d,
+            + (4 + _head_gradient_bytes(shape, step, device_type) if tied else 4) * V * d,
         },
     }
 
@@ -267,7 +269,7 @@ def _logits_bytes(step: StepSpec, eager: int) -> int:
     return eager if step.execution == "eager" else element_bytes(step)
 
 
-def _head_gradient_bytes(shape: ModelShape, step: StepSpec) -> int:
+def _head_gradient_bytes(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> int:
     """Bytes per element of a tied head's gradient while the embedding's is added to it.
 
     Eagerly as the product gives it and then again; compiled, `head_loss` leaves the product alone, and the plain
@@ -276,7 +278,7 @@ def _head_gradient_bytes(shape: ModelShape, step: StepSpec) -> int:
     e = element_bytes(step)
     if step.execution == "eager":
         return 2 * e
-    return e if shape.vocab_size >= LARGE_VOCABULARY and step.precision != "fp16" else 3 * e if e == 2 else 2 * e
+    return e if has_head_loss(shape, step, device_type) else 3 * e if e == 2 else 2 * e
 
 
 def _micro_tokens(shape: ModelShape, step: StepSpec) -> int:

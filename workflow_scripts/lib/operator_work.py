@@ -10,7 +10,7 @@ import math
 from typing import Any, Literal
 
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
-from workflow_scripts.lib.specs import ModelShape, StepSpec
+from workflow_scripts.lib.specs import DeviceType, ModelShape, StepSpec
 
 Kind = Literal[
     "linear", "attention", "rotary", "layer_norm", "rms_norm", "gelu", "swiglu", "residual", "embedding", "loss",
@@ -34,6 +34,9 @@ FUSED_PASSES = {
     "rotary": (2, 2), "layer_norm": (2, 3), "rms_norm": (2, 3), "gelu": (1, 2), "swiglu": (1.5, 3), "residual": (1, 1),
     "embedding": (1, 2), "loss": (2, 3), "optimizer": (8, 0),
 }  # fmt: skip
+
+
+LARGE_VOCABULARY = 4096  # as in `head_loss`, which needs torch
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -101,6 +104,12 @@ def step_operators(shape: ModelShape, step: StepSpec) -> list[Operator]:
         Operator(kind="optimizer", dims=(size,), calls=count, backward_calls=0) for size, count in sizes.items()
     ]
     return operators
+
+
+def has_head_loss(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> bool:
+    """Whether head and loss are one operation, `head_loss`, which leaves the gradient where the logits were."""
+    compiled_on_cuda = device_type == "cuda" and step.execution != "eager"
+    return compiled_on_cuda and shape.vocab_size >= LARGE_VOCABULARY and step.precision != "fp16"
 
 
 def parameter_sizes(shape: ModelShape) -> dict[int, int]:

@@ -10,6 +10,7 @@ addition of their size.
 import dataclasses
 from typing import Literal
 
+from workflow_scripts.lib.block_memory import element_bytes
 from workflow_scripts.lib.operator_rates import Rates
 from workflow_scripts.lib.operator_work import (
     LAUNCHES,
@@ -19,6 +20,7 @@ from workflow_scripts.lib.operator_work import (
     Operator,
     elements,
     flops,
+    has_head_loss,
     moved_bytes,
     parameter_sizes,
     step_operators,
@@ -64,11 +66,14 @@ def step_costs(
     attention_s = vocabulary_s = 0.0
     fused = step.execution != "eager"
     overlapped = device_type == "cuda"
+    # What `head_loss` leaves of a loss: forward the same passes in the precision of the logits, backward none.
+    left = (element_bytes(step) / 4, 0.0) if has_head_loss(shape, step, device_type) else (1.0, 1.0)
     for operator in [*step_operators(shape, step), *_newton_schulz(shape, optimizer)]:
         for direction, calls in (("forward", operator.calls), ("backward", operator.backward_calls)):
             if not calls or not rates.knows(operator.kind):
                 continue
             seconds = calls * _seconds(operator, direction, optimizer, fused, rates)
+            seconds *= left[direction == "backward"] if operator.kind == "loss" else 1.0
             launches = calls * (1 if fused else LAUNCHES[operator.kind][direction == "backward"])
             launch_s = 0.0 if overlapped else min(seconds, launches * rates.operator_s)
             parts["launch"] += launch_s
@@ -114,9 +119,8 @@ def _seconds(operator: Operator, direction: Direction, optimizer: OptimizerSpec,
 
 def _bound(operator: Operator, direction: Direction, step: StepSpec, rates: Rates) -> Bound:
     """Whether an operator's work is arithmetic or traffic, by the device's ceilings."""
-    element_bytes = 2 if step.precision in ("bf16", "fp16") else 4
     arithmetic_s = flops(operator.kind, operator.dims, direction) / rates.flop_per_s
-    traffic_s = moved_bytes(operator.kind, operator.dims, direction, element_bytes) / rates.bytes_per_s
+    traffic_s = moved_bytes(operator.kind, operator.dims, direction, element_bytes(step)) / rates.bytes_per_s
     return "compute" if arithmetic_s > traffic_s else "bandwidth"
 
 
@@ -137,9 +141,9 @@ def _newton_schulz(shape: ModelShape, optimizer: OptimizerSpec) -> list[Operator
 
 def step_traffic_bytes(shape: ModelShape, step: StepSpec) -> float:
     """Counts the bytes that a step's operators read and write, each tensor once an operator."""
-    element_bytes, fused = 2 if step.precision in ("bf16", "fp16") else 4, step.execution != "eager"
+    size, fused = element_bytes(step), step.execution != "eager"
     return sum(
-        calls * moved_bytes(operator.kind, operator.dims, direction, element_bytes, fused)
+        calls * moved_bytes(operator.kind, operator.dims, direction, size, fused)
         for operator in step_operators(shape, step)
         for direction, calls in (("forward", operator.calls), ("backward", operator.backward_calls))
         if calls
