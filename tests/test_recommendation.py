@@ -127,11 +127,23 @@ def test_a_way_is_advised_only_if_it_was_measured_faster_beyond_noise(ways, floo
     way = fastest_way(cells({("fp32", "eager"): (100, 100), **ways}), "cpu", OWN, floor)
     assert (way.precision, way.execution) == fastest
     assert (way.n_pairs > 0) == (fastest != ("fp32", "eager"))
+    assert way.over == (OWN if way.n_pairs else None)
 
 
 def test_what_was_barred_or_failed_is_not_advised():
     both = pd.concat([cells({("fp32", "eager"): (100, 100)}), cells({("bf16", "eager"): (900, 900)}, status="barred")])
     assert fastest_way(both, "cpu", OWN, None) == OWN
+
+
+def test_where_training_s_own_way_was_not_measured_the_others_are_compared_with_the_one_measured_most():
+    captured = Way(precision="fp32", execution="graphed")
+    eager = pd.concat([cells({("fp32", "eager"): (100, 100)}), cells({("fp32", "eager"): (90, 90)}, batch_size=4)])
+    both = pd.concat([cells({("bf16", "graphed"): (800, 900)}), eager])
+    way = fastest_way(both, "cpu", captured, None)
+    assert (way.precision, way.execution, way.n_pairs, way.over) == ("bf16", "graphed", 2, OWN)
+    assert way.ratio == pytest.approx(8.5, rel=0.05)
+    assert fastest_way(eager, "cpu", captured, None) == captured  # nothing beats another
+    assert fastest_way(both, "gpu", captured, None) == captured  # nothing was measured there
 
 
 def test_the_batch_from_which_throughput_stops_rising():

@@ -33,15 +33,17 @@ def main(
     optimizer = from_json(OptimizerSpec, spec["optimizer"])
     plans = {}
     for device, kind, memory_bytes in zip(known.device, known.type, known.memory_bytes, strict=True):
-        step = from_json(StepSpec, spec["steps"].get(device) or spec["recorded_steps"][kind])
+        trained = from_json(StepSpec, spec["steps"].get(device) or spec["recorded_steps"][kind])
+        own = Way(precision=trained.precision, execution=trained.execution)
+        way = fastest_way(timed, device, own, comparisons.noise_floor(repeats, device))
+        compared = way.over or own
+        step = dataclasses.replace(trained, precision=compared.precision, execution=compared.execution)
         task = Task(
             device=device, base=spec["model"], vocab_size=spec["vocab_size"], sequence_length=spec["sequence_length"],
             step=step, optimizer=optimizer, train_s=spec["recommendation"]["train_minutes"] * 60,
             tokens_per_parameter=spec["recommendation"]["tokens_per_parameter"],
             limit_bytes=spec["limits_bytes"].get(device, None if pd.isna(memory_bytes) else HELD * memory_bytes),
         )  # fmt: skip
-        floor = comparisons.noise_floor(repeats, device)
-        way = fastest_way(timed, device, Way(precision=step.precision, execution=step.execution), floor)
         plan = recommend(task, way, forecaster)
         plans[device] = {"reason": plan} if isinstance(plan, str) else _told(plan, way, device, spec)
     write_json(recommendation, {**spec["recommendation"], "devices": plans})

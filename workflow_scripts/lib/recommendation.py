@@ -107,7 +107,7 @@ def _size(plan: Plan) -> int:
 def _planner(task: Task, way: Way, forecasts: Forecasts) -> Any:
     """Gives the function that plans a width and a depth; None where times cannot be predicted.
 
-    A way without a cost model of its own takes the time of training's, divided by how much faster it was measured.
+    A way without a cost model of its own takes the time of the task's step, divided by how much faster it was measured.
     """
     asked = dataclasses.replace(task.step, precision=way.precision, execution=way.execution, accumulation=1)
     own = forecasts.knows(task.device, asked)

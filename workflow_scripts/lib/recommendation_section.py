@@ -119,7 +119,8 @@ def _sentence(row: dict[str, Any], names: dict[str, str]) -> str:
 def _why(row: dict[str, Any]) -> str:
     if is_missing(row["way_ratio"]):
         return ""
-    return f" (measured {times(row['way_ratio'])} as fast over {plural(int(row['way_pairs']), 'pair')} of cells)"
+    pairs = plural(int(row["way_pairs"]), "pair")
+    return f" (measured {times(row['way_ratio'])} as fast as {row['way_over']} over {pairs} of cells)"
 
 
 def _check(row: dict[str, Any]) -> str:

@@ -11,10 +11,10 @@ from workflow_scripts.lib.specs import ModelShape, from_json
 
 COLUMNS = (
     "device reason architecture n_layer n_head n_embd n_params n_params_non_embedding batch_size sequence_length "
-    "precision execution way_ratio way_pairs train_budget_s n_tokens n_steps predicted_train_s predicted_step_time_s "
-    "predicted_step_time_low_s predicted_step_time_high_s bound predicted_throughput_tokens_per_s predicted_peak_bytes "
-    "status check_reason step_time_s step_time_low_s step_time_high_s throughput_tokens_per_s train_s "
-    "peak_allocated_bytes relative_error record"
+    "precision execution way_over way_ratio way_pairs train_budget_s n_tokens n_steps predicted_train_s "
+    "predicted_step_time_s predicted_step_time_low_s predicted_step_time_high_s bound "
+    "predicted_throughput_tokens_per_s predicted_peak_bytes status check_reason step_time_s step_time_low_s "
+    "step_time_high_s throughput_tokens_per_s train_s peak_allocated_bytes relative_error record"
 ).split()
 SWEEP_COLUMNS = (
     "device batch_size step_time_s low_s high_s bound throughput_tokens_per_s peak_bytes fits leaves_steps chosen"
@@ -34,6 +34,7 @@ def plan_row(advised: dict[str, Any], train_budget_s: float) -> dict[str, Any]:
         "n_params": params.total, "n_params_non_embedding": params.non_embedding,
         "batch_size": step["batch_size"], "sequence_length": shape.sequence_length,
         "precision": step["precision"], "execution": step["execution"],
+        "way_over": f"{way['over']['precision']}, {way['over']['execution']}" if way["over"] else None,
         "way_ratio": way["ratio"] if way["n_pairs"] else None, "way_pairs": way["n_pairs"],
         "n_tokens": plan["n_tokens"], "n_steps": -(-plan["n_tokens"] // (step["batch_size"] * shape.sequence_length)),
         "predicted_train_s": plan["train_s"], "predicted_step_time_s": batch["step_time_s"],

@@ -1,6 +1,7 @@
 """Which precision and execution to train in, and from which batch on throughput stops rising, by what was measured.
 
-A way is a pair of precision and execution. One that is barred has no measured cell, and so is never advised.
+A way is a pair of precision and execution. One that is barred has no measured cell, and so is not advised where others
+have.
 """
 
 import dataclasses
@@ -16,16 +17,20 @@ MIN_BATCHES = 3  # fewer batches do not show where a curve flattens
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Way:
-    """A precision and an execution, `ratio` times as fast as training's own in the median of `n_pairs` cells."""
+    """A precision and an execution, `ratio` times as fast as `over` in the median of `n_pairs` cells."""
 
     precision: str
     execution: str
     ratio: float = 1.0
     n_pairs: int = 0
+    over: "Way | None" = None
 
 
 def fastest_way(cells: pd.DataFrame, device: str, training: Way, noise_floor: float | None) -> Way:
-    """Finds the fastest way among training's own and those that beat it beyond noise in every pair of cells.
+    """Finds the way that beats training's own beyond noise in every pair of cells by most; that itself if none does.
+
+    Where no cell was measured in training's own, the way that was measured most takes its place: cells that are all
+    eager say nothing of a captured training's gain.
 
     Args:
         cells: the rows of cells.csv.
@@ -39,14 +44,17 @@ def fastest_way(cells: pd.DataFrame, device: str, training: Way, noise_floor: fl
         key: {cell: comparisons.pool(same, "throughput_tokens_per_s") for cell, same in group.groupby(keys)}
         for key, group in rows.groupby(["precision", "execution"], sort=True)
     }
-    own = by_way.get((training.precision, training.execution), {})
+    own = (training.precision, training.execution)
+    if by_way and own not in by_way:
+        own = max(by_way, key=lambda way: len(by_way[way]))
+    reference, over = by_way.get(own, {}), Way(precision=own[0], execution=own[1])
     best = training
     for (precision, execution), theirs in by_way.items():
-        compared = [comparisons.ratio(theirs[cell], own[cell]) for cell in theirs if theirs[cell] and own.get(cell)]
+        compared = [comparisons.ratio(speed, reference[cell]) for cell, speed in theirs.items() if reference.get(cell)]
         if compared and all(comparisons.verdict(one, noise_floor) == "faster" for one in compared):
             ratio = statistics.median(one.value for one in compared)
             if ratio > best.ratio:
-                best = Way(precision=precision, execution=execution, ratio=ratio, n_pairs=len(compared))
+                best = Way(precision=precision, execution=execution, ratio=ratio, n_pairs=len(compared), over=over)
     return best
 
 
