@@ -157,11 +157,11 @@ def test_the_batch_from_which_throughput_stops_rising():
     assert measured_batches(rising[rising.batch_size < 4]).empty
 
 
-def advised(tmp_path, *, sample_s=0.05, status="ok", of_another=False):
+def advised(tmp_path, *, sample_s=0.05, status="ok", of_another=False, way=OWN):
     """A study of two devices: one plan that was checked (or a step of another batch), one without a plan."""
     plan = recommend(TASK, OWN, Device())
     assert isinstance(plan, Plan)
-    values = {"reason": None, "way": dataclasses.asdict(OWN), "plan": to_json(plan), "cell": {}}
+    values = {"reason": None, "way": dataclasses.asdict(way), "plan": to_json(plan), "cell": {}}
     told = {"train_minutes": 5, "tokens_per_parameter": 20,
             "devices": {"cpu": values, "gpu": {"reason": "no cost model <of> fp32"}}}  # fmt: skip
     (tmp_path / "recommendation.json").write_text(json.dumps(told))
@@ -252,6 +252,14 @@ def test_the_report_says_what_to_train_and_how_far_the_check_was_off(tmp_path):
     assert claim.subjects >= {"cpu"}
     assert len(told["plans"].rows) == 2
     assert recommendation_section.section(pd.DataFrame(), pd.DataFrame(), {}, "example") is None
+
+
+def test_the_report_says_what_an_advised_way_was_measured_to_be_faster_than(tmp_path):
+    _, tables = advised(tmp_path, way=Way(precision="fp32", execution="compiled", ratio=1.5, n_pairs=2, over=OWN))
+    (claim,) = recommendation_section.claims(csv_tables.read(tables["recommendation"]), {})
+    assert " (measured 1.50× as fast as fp32, eager, over 2 pairs of cells)" in claim.text.replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
 
 
 def test_the_page_has_the_part_only_where_something_was_asked(tmp_path):
