@@ -66,10 +66,10 @@ def products_take_most_time(evidence: Evidence) -> Judgement:
     for (device, probe, phase), share in kinds_of_phases(evidence, ("forward", "backward")).items():
         first = share.idxmax()
         right.append(first == "matrix product")
-        told.append(f"{device}, {probe}, {phase}: {first} {percent(share.max())}")
+        told.append(f"{first} ({percent(share.max())}) in {probe}, {phase}, on {device}")
     if not told:
         return CANNOT, "no pass was looked at operator by operator"
-    return (HOLDS if all(right) else DOES_NOT), f"the largest kind of work is, {'; '.join(told)}"
+    return (HOLDS if all(right) else DOES_NOT), f"most time takes {listing(told)}"
 
 
 def optimizer_takes_a_huge_chunk(evidence: Evidence) -> Judgement:
