@@ -17,7 +17,7 @@ from workflow_scripts.lib.operator_sizes import sizes
 from workflow_scripts.lib.operator_work import elements, flops, parameter_sizes, step_operators
 from workflow_scripts.lib.provenance import modules_of
 from workflow_scripts.lib.specs import StepSpec, to_json
-from workflow_scripts.lib.step_costs import COMPILED_SHARE, step_costs, step_traffic_bytes
+from workflow_scripts.lib.step_costs import COMPILED_SHARE, step_costs
 from workflow_scripts.lib.study import complete_shape
 
 OVERHEAD_S = 5e-6
@@ -101,52 +101,6 @@ def test_beyond_the_measured_sizes_the_last_rate_holds():
     rates = device()
     once, twice = (rates.seconds("residual", "forward", (n, 4096)) for n in (2**16, 2**17))
     assert twice == pytest.approx(2 * once, rel=1e-3)
-
-
-@pytest.mark.parametrize(
-    ("model", "batch_size", "bound"),
-    [(shape(8, 16, sequence_length=8), 1, "launch"), (shape(2, 512, sequence_length=256), 16, "compute")],
-)
-def test_what_bounds_a_step_is_told(model, batch_size, bound):
-    rates = device(flop_per_s=1e10)
-    assert step_costs(model, step(batch_size), ADAMW, "cpu", rates).bound == bound
-
-
-def test_a_slow_memory_bounds_a_step_by_bandwidth():
-    costs = step_costs(shape(2, 64), step(16), ADAMW, "cpu", device(flop_per_s=1e14, bytes_per_s=1e9))
-    assert costs.bound == "bandwidth"
-    assert costs.total_s == pytest.approx(sum(costs.parts_s.values()))
-
-
-def test_on_cuda_the_slower_of_host_and_device_sets_the_pace_and_a_graph_frees_it_of_the_host():
-    rates = device(flop_per_s=1e14, bytes_per_s=1e12, host_s=20e-6)
-    small = shape(8, 64, sequence_length=32)
-    eager = step_costs(small, step(1), ADAMW, "cuda", rates)
-    graphed = step_costs(small, step(1, "graphed"), ADAMW, "cuda", rates)
-    assert eager.bound == "launch"
-    assert eager.total_s == pytest.approx(eager.launch_s)
-    assert eager.launch_s > eager.compute_s + eager.bandwidth_s
-    assert graphed.total_s < eager.total_s / 4
-
-
-@pytest.mark.parametrize(("precision", "left"), [("fp32", 1), ("bf16", 1 / 2)])
-def test_a_large_vocabulary_s_loss_costs_its_forward_passes_alone_where_head_and_loss_are_one(precision, left):
-    large, rates = shape(vocab_size=8192), device(bytes_per_s=1e9)
-    asked = dataclasses.replace(step(8, "compiled"), precision=precision)
-    plain, one = (step_costs(large, asked, ADAMW, kind, rates).bandwidth_s for kind in ("cpu", "cuda"))
-    logits = 8 * large.sequence_length * 8192
-    assert plain - one == pytest.approx((5 - 2 * left) * 4 * logits / 1e9, rel=0.2)
-    small = [step_costs(shape(), asked, ADAMW, kind, rates).bandwidth_s for kind in ("cpu", "cuda")]
-    assert small[0] == pytest.approx(small[1], rel=0.05)
-
-
-def test_a_compiler_leaves_fewer_bytes_to_move():
-    eager, compiled = (step_traffic_bytes(shape(), step(8, execution)) for execution in ("eager", "compiled"))
-    assert compiled < eager
-    rates = device(bytes_per_s=1e9)
-    assert step_costs(shape(), step(8, "compiled"), ADAMW, "cpu", rates).total_s < (
-        step_costs(shape(), step(8), ADAMW, "cpu", rates).total_s
-    )
 
 
 def measured_cases(rates, n, noise=0.0, seed=0):

@@ -20,6 +20,8 @@ MUON, ADAFACTOR = dataclasses.replace(ADAMW, name="muon", momentum=0.95), datacl
 SHORT = {"n_head": 4, "n_embd": 64, "sequence_length": 128}  # on a CPU attention is plain products here
 WIDE, LONG, WORDY = {"n_embd": 128}, {"n_embd": 64, "sequence_length": 256}, {"n_embd": 64, "vocab_size": 4000}
 
+TABLE = {"n_layer": 1, "n_embd": 64, "sequence_length": 16, "vocab_size": 8192}  # whose gradient is the peak
+
 
 def measured(of: ModelShape, step: StepSpec, optimizer) -> dict[str, int]:
     """The largest sum of all that torch's allocator has handed out, in each phase of a steady step, in bytes."""
@@ -40,6 +42,7 @@ def measured(of: ModelShape, step: StepSpec, optimizer) -> dict[str, int]:
         (shape("gpt2", n_layer=4, n_embd=256), MOMENTUM, {"batch_size": 1}),
         (shape("gpt2", **SHORT), ADAMW, {"precision": "bf16"}),
         (shape("gpt2", **SHORT), ADAMW, {"precision": "bf16", "execution": "compiled"}),
+        (shape("gpt2", **TABLE), SGD, {"precision": "bf16", "execution": "compiled", "batch_size": 1}),
         (shape("llama", **LONG), ADAMW, {}),
         (shape("llama", **WORDY), SGD, {"accumulation": 2}),
         (shape("llama", **LONG), ADAMW, {"attention": "math"}),

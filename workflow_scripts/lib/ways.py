@@ -1,7 +1,6 @@
 """Which precision and execution to train in, and from which batch on throughput stops rising, by what was measured.
 
-A way is a pair of precision and execution. One that is barred has no measured cell, and so is not advised where others
-have.
+A way is a pair of precision and execution. One that is barred has no measured cell, and so never beats another.
 """
 
 import dataclasses
@@ -29,8 +28,7 @@ class Way:
 def fastest_way(cells: pd.DataFrame, device: str, training: Way, noise_floor: float | None) -> Way:
     """Finds the way that beats training's own beyond noise in every pair of cells by most; that itself if none does.
 
-    Where no cell was measured in training's own, the way that was measured most takes its place: cells that are all
-    eager say nothing of a captured training's gain.
+    Where no cell was measured in training's own, the others are compared with the way that was measured most.
 
     Args:
         cells: the rows of cells.csv.
