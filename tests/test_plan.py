@@ -19,7 +19,11 @@ def test_the_share_of_measuring_counts_every_kind_of_measuring_process(tmp_path,
         return str(path)
 
     cells = [record("a", 10.0), record("b", 500.0, written_s=900.0), record("c", 2.0, status="oom")]
-    said = plan.summarise(cells, [record("run", 40.0)], [record("calibration", 20.0), record("probe", 8.0)])
+    unchecked = tmp_path / "recommended.json"
+    unchecked.write_text(json.dumps({"status": "unavailable", "reason": "nothing was recommended"}), encoding="utf-8")
+    os.utime(unchecked, (1050.0, 1050.0))
+    others = [record("calibration", 20.0), record("probe", 8.0), str(unchecked)]
+    said = plan.summarise(cells, [record("run", 40.0)], others)
     assert said == (
         "2 of 3 cells were timed (1 oom); 1 of 1 runs were trained to their end; measuring processes had 80% of 1:40"
     )

@@ -40,12 +40,13 @@ def summarise(cells: Sequence[str], runs: Sequence[str], others: Sequence[str]) 
     Args:
         cells: records of cells.
         runs: records of trainings.
-        others: all further records of measuring processes. Only their time is told.
+        others: all further records of measuring processes. Only their time is told, and none of a check that there was
+            nothing to measure for.
     """
     started_s = _read_plan()["started_at_s"]
     now_s = time.time()
     records = _written([*cells, *runs, *others], started_s)
-    measuring_s = sum(json.loads(path.read_text(encoding="utf-8"))["wall_s"] for path in records)
+    measuring_s = sum(json.loads(path.read_text(encoding="utf-8")).get("wall_s", 0.0) for path in records)
     sentences = [_outcome(cells, "cells were timed"), _outcome(runs, "runs were trained to their end")]
     if records:
         share = measuring_s / (now_s - started_s)
