@@ -24,7 +24,7 @@ def compiler(monkeypatch):
 
     def put(compiled):
         monkeypatch.setattr(step, "require", lambda execution, device: None)
-        monkeypatch.setattr(step, "compile_loss", lambda loss, attention: compiled(loss))
+        monkeypatch.setattr(step, "compile_loss", lambda decoder: compiled(decoder.loss))
 
     return put
 

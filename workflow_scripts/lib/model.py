@@ -19,6 +19,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.checkpoint import checkpoint
 
 from workflow_scripts.lib import head_loss
+from workflow_scripts.lib.dropout import Dropout
 from workflow_scripts.lib.specs import Attention, ModelShape
 
 ROTARY_BASE = 10_000.0  # RoFormer (Su et al. 2021, section 3.3) and Llama
@@ -78,7 +79,7 @@ class Block(nn.Module):
         self.attention = SelfAttention(shape, bias, backend)
         self.mlp_norm = norm(shape)
         self.mlp = MLP(shape, bias)
-        self.dropout = nn.Dropout(shape.dropout)
+        self.dropout = Dropout(shape.dropout)
 
     def forward(self, x: Tensor, rotary: Tensor | None) -> Tensor:
         x = x + self.dropout(self.attention(self.attention_norm(x), rotary))
@@ -112,7 +113,7 @@ class Decoder(nn.Module):
         self.residual_dtype: torch.dtype | None = None
         bias = shape.architecture == "gpt2" and shape.bias
         self.token_embedding = nn.Embedding(shape.vocab_size, shape.n_embd)
-        self.dropout = nn.Dropout(shape.dropout)
+        self.dropout = Dropout(shape.dropout)
         self.blocks = nn.ModuleList(Block(shape, bias, attention) for _ in range(shape.n_layer))
         self.norm = norm(shape)
         # GPT-2's head is the token embedding itself. A second name for it would be a trap: `to_empty` unties it, and

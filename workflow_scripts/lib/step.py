@@ -59,7 +59,7 @@ class TrainStep:
         decoder.residual_dtype = residual_dtype(spec.precision, spec.execution)
         self.parameters = list(decoder.parameters())
         self.scaler = loss_scaler(spec.precision, self.device)
-        self.loss_of = decoder.loss if spec.execution == "eager" else compile_loss(decoder.loss, decoder.attention)
+        self.loss_of = decoder.loss if spec.execution == "eager" else compile_loss(decoder)
         self.captured = CapturedPhases(self.device, self._save) if spec.execution == "graphed" else None
 
         self.loss = torch.zeros((), device=self.device)
