@@ -128,21 +128,23 @@ except ValueError as fault:
     sys.exit(str(fault))
 RECORDINGS = [device.path.as_posix() for device in RECORDED]
 
-# What measures here, for the audit of what was measured elsewhere: by kind of record, the digest of its code.
+# What measures here, for the audit of what was measured elsewhere: by kind of record, the digests of the code that
+# makes it.
 MEASURING = {
-    "device": "identify_device",
-    "calibration": "calibrate_device",
-    "cell": "benchmark_cell",
-    "memory": "measure_memory",
-    "timers": "cross_check_timers",
-    "run": "train_model",
-    "profile": "profile_model",
+    "device": ["identify_device"],
+    "calibration": ["calibrate_device"],
+    "cell": ["benchmark_cell", "check_recommendation"],
+    "memory": ["measure_memory"],
+    "timers": ["cross_check_timers"],
+    "run": ["train_model"],
+    "profile": ["profile_model"],
+    "probe": ["run_probe"],
 }
 MEASURED_BY = {
     "torch": sorted({found["torch"] or "" for found in ENVIRONMENTS.values()}),
     "code": {
-        kind: code_digest(f"workflow_scripts/{script}.py")
-        for kind, script in MEASURING.items()
+        kind: [code_digest(f"workflow_scripts/{script}.py") for script in scripts]
+        for kind, scripts in MEASURING.items()
         if RECORDED
     },
 }

@@ -12,6 +12,7 @@ import pytest
 from tests import example_probes, example_tables
 from tests.tiny_run import ADAMW
 from workflow_scripts import audit_study
+from workflow_scripts.lib.audit import own_devices
 from workflow_scripts.lib.specs import to_json
 
 INPUTS = ("cells", "runs", "processes", "operators", "devices", "ceilings")
@@ -197,3 +198,18 @@ def test_calls_that_do_not_follow_from_the_layers_are_told(tmp_path, monkeypatch
     found = [finding for finding in audit(tmp_path, monkeypatch) if finding["rule"] == "calls_follow_layers"]
     assert {finding["subject"] for finding in found} == {"h100/operators"}
     assert found[0]["numbers"] == {"found": 14.0, "expected": 13.0}
+
+
+def test_a_recording_is_of_other_code_only_where_no_script_here_would_have_made_it():
+    here = {"code": {"cell": ["grid", "check"], "run": ["new"]}, "torch": [], "record_version": 1, "tokens_sha256": "t"}
+    theirs = {"device": "box", "torch": ["2"], "record_version": 1, "tokens_sha256": "t"}
+
+    def differ(**code):
+        table = own_devices.recordings([{**theirs, "code": code}], here)
+        return table[table.recorded_by != table.measured_by].to_dict("records")
+
+    assert differ(cell=["check", "grid"], run=["new"]) == []
+    assert differ(cell=["grid"]) == []
+    (found,) = differ(cell=["grid", "old"], run=["newer"])
+    assert found["part"] == "the code that measured cell and run"
+    assert (found["recorded_by"], found["measured_by"]) == ("cell grid old, run newer", "cell grid check, run new")

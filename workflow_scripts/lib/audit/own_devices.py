@@ -15,14 +15,14 @@ def recordings(manifests: Iterable[dict[str, Any]], here: dict[str, Any]) -> pd.
     Args:
         manifests: of the recordings.
         here: the same of this machine: `record_version`, `torch` (versions; none where nothing is measured), `code`
-            (digest by kind of record), `tokens_sha256`.
+            (digests by kind of record), `tokens_sha256`.
     """
     rows = []
     for found in manifests:
         theirs, ours = {}, {}
         for kind, digests in found["code"].items():
-            if kind in here["code"] and digests != [here["code"][kind]]:
-                theirs[kind], ours[kind] = digests, [here["code"][kind]]
+            if not set(digests) <= set(known := here["code"].get(kind, [])):
+                theirs[kind], ours[kind] = digests, known
         by = {
             f"{CODE} {listing(sorted(theirs))}": (_codes(theirs), _codes(ours)),
             **({"torch": (_versions(found["torch"]), _versions(here["torch"]))} if here["torch"] else {}),
