@@ -202,6 +202,18 @@ def test_the_report_says_what_an_advised_way_was_measured_to_be_faster_than(tmp_
     )
 
 
+def test_a_training_that_its_check_finds_too_long_is_said_to_be(tmp_path):
+    _, tables = advised(tmp_path)
+    plans = csv_tables.read(tables["recommendation"])
+    for train_s, within, end in (
+        (299.0, "parameters in 5.00 min", "training takes 4.98 min."),
+        (366.0, "parameters in 6.10 min, more than the 5.00 min allowed", " 6.10 min, more than the 5.00 min allowed."),
+    ):
+        (claim,) = recommendation_section.claims(plans.assign(train_budget_s=300.0, train_s=train_s), {})
+        assert claim.within.replace("\N{NO-BREAK SPACE}", " ") == within
+        assert claim.text.replace("\N{NO-BREAK SPACE}", " ").endswith(end)
+
+
 def test_the_page_has_the_part_only_where_something_was_asked(tmp_path):
     _, tables = advised(tmp_path)
     paths = example_tables.write_study(tmp_path, n_devices=2)

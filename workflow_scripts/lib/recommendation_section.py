@@ -92,7 +92,7 @@ def claims(plans: pd.DataFrame, names: dict[str, str]) -> list[Claim]:
             Claim(
                 topic="recommendation", text=_sentence(row, names), records=record,
                 key=quantity(row["n_params"], "", 2) if row["n_params"] < 1e3 else _brief(row["n_params"]),
-                within=f"parameters in {quantity(row['train_budget_s'], 's')}",
+                within=f"parameters in {_time_taken(row)}",
                 numbers={name: row[name] for name in ("n_params", "batch_size", "predicted_train_s")},
                 subjects=frozenset({row["device"], *record}),
             )
@@ -143,5 +143,18 @@ def _check(row: dict[str, Any]) -> str:
         f"Its step was predicted to take {quantity(row['predicted_step_time_s'], 's')} and took "
         f"{quantity(row['step_time_s'], 's')}{interval if not is_missing(row['step_time_low_s']) else ''}: predicted "
         f"{percent(abs(row['relative_error']))} {off}{inside}. At the measured pace training takes "
-        f"{quantity(row['train_s'], 's')}."
+        f"{quantity(row['train_s'], 's')}{_over_budget(row)}."
     )
+
+
+def _over_budget(row: dict[str, Any]) -> str:
+    """What to say of the time allowed where training takes longer at the measured pace, nothing where it does not."""
+    if is_missing(row["train_s"]) or row["train_s"] <= row["train_budget_s"]:
+        return ""
+    return f", more than the {quantity(row['train_budget_s'], 's')} allowed"
+
+
+def _time_taken(row: dict[str, Any]) -> str:
+    """The time allowed, or what the check says that training takes, if that is more."""
+    over = _over_budget(row)
+    return f"{quantity(row['train_s'], 's')}{over}" if over else quantity(row["train_budget_s"], "s")
