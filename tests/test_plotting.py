@@ -133,6 +133,19 @@ def test_slow_steps_are_marked(tmp_path):
     assert set(drawn[drawn.cause.notna()].step) == set(found.step)
 
 
+def test_a_first_step_of_ten_thousand_does_not_hide_the_others(tmp_path):
+    curves = example_tables.curves()
+    first = curves.step == curves.step.min()
+    svg, drawn = draw("step_series", example_tables.write_study(tmp_path, curves=curves), tmp_path)
+    assert "up to" not in svg
+    slow = curves.assign(step_time_s=curves.step_time_s.where(~first, 10_000 * curves.step_time_s))
+    svg, drawn = draw("step_series", example_tables.write_study(tmp_path, curves=slow), tmp_path)
+    assert drawn.relative.max() > 1_000  # the table keeps it
+    assert "up to" in svg
+    assert "what is beyond the axis stands at its edge" in svg
+    assert ">1k<" not in svg  # no tick up there
+
+
 def test_many_panels_are_bounded_and_the_rest_is_told(tmp_path):
     curves = pd.concat([example_tables.curves(n_rows=12).assign(treatment=f"t{i:02d}") for i in range(15)])
     svg, drawn = draw("gradient_norm", example_tables.write_study(tmp_path, curves=curves), tmp_path)

@@ -34,6 +34,8 @@ def main(*, curves: Path, spikes: Path, figure: Path, data: Path, spec: dict) ->
     rows = pd.concat([rows, unseen[COLUMNS]]) if len(unseen) else rows
     panels = facets.split(rows, ["device", "name", "treatment"])
     drawn = panels.drawn
+    # A first step compiles and captures: in scale with it, nothing else of a run could be seen.
+    top = drawn.relative[drawn.step > drawn.step.min()].max()
     styles = plotting.series_styles(drawn.name.unique())
     with plotting.style():
         canvas, axes = plotting.panels(len(panels.frames), columns=2, height=2.0)
@@ -50,10 +52,14 @@ def main(*, curves: Path, spikes: Path, figure: Path, data: Path, spec: dict) ->
             ):
                 if len(marked):  # an empty line that is not clipped upsets the layout
                     look = {"linestyle": "", "marker": marker, "markersize": 4, "color": colour}
-                    axis.plot(marked.step, marked.relative, **look, markerfacecolor="none", clip_on=False)
+                    axis.plot(marked.step, marked.relative.clip(upper=top), **look, markerfacecolor="none", clip_on=False)
+            if (frame.relative > top).any():
+                highest = frame.loc[frame.relative.idxmax()]
+                place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "color": plotting.INK}
+                axis.annotate(f"up to {times(highest.relative)}", (highest.step, top), **place)
             axis.axhline(1, color=plotting.INK, linewidth=0.7)
             plotting.linear_axis(axis.xaxis)
-            plotting.log_axis(axis.yaxis, drawn.relative)
+            plotting.log_axis(axis.yaxis, drawn.relative.clip(upper=top))
             axis.set_xlim(left=0)
         plotting.label_axes(canvas, "step", "step time ÷ run's median")
         n_slow, n_unexplained = int(drawn.cause.notna().sum()), int((drawn.cause == UNEXPLAINED).sum())
@@ -61,7 +67,8 @@ def main(*, curves: Path, spikes: Path, figure: Path, data: Path, spec: dict) ->
             f"Step time over each training, as a multiple of the run's median, all seeds together. Of "
             f"{plural(n_slow, 'slow event')} drawn, {n_slow - n_unexplained:,} with a logged cause (rings) and "
             f"{n_unexplained:,} unexplained (crosses); the slowest step took {times(drawn.relative.max())} the "
-            f"median.{panels.left_out}"
+            f"median{'; what is beyond the axis stands at its edge' if drawn.relative.max() > top else ''}."
+            f"{panels.left_out}"
         )
         plotting.save(canvas, figure, caption=caption, alt=f"Relative step time over steps in {len(axes)} panels.")
     csv_tables.write(drawn[COLUMNS], data)
