@@ -51,8 +51,8 @@ def main(*, curves: Path, spikes: Path, figure: Path, data: Path, spec: dict) ->
                 ("o", plotting.INK, slow[slow.cause != UNEXPLAINED]),
             ):
                 if len(marked):  # an empty line that is not clipped upsets the layout
-                    look = {"linestyle": "", "marker": marker, "markersize": 4, "color": colour}
-                    axis.plot(marked.step, marked.relative.clip(upper=top), **look, markerfacecolor="none", clip_on=False)
+                    look = {"marker": marker, "markersize": 4, "color": colour, "markerfacecolor": "none"}
+                    axis.plot(marked.step, marked.relative.clip(upper=top), linestyle="", **look, clip_on=False)
             if (frame.relative > top).any():
                 highest = frame.loc[frame.relative.idxmax()]
                 place = {"xytext": (6, 0), "textcoords": "offset points", "va": "center", "color": plotting.INK}
