@@ -5,9 +5,10 @@
 The device is calibrated, a few shapes are measured to fit on, and others, drawn with another seed, are predicted and
 measured: by 6N over the datasheet, by PaLM's FLOPs over the measured product, by the roofline of each operator, and by
 Assay from three of the known shapes and from all of them. Every shape is visited several times, in rounds over all of
-them, each round in another order and another process; its time is the median of its visits, because a machine that
-others use, too, is slower in some minutes than in others. How far a shape's last visit differs from its first is shown
-as well: no prediction can be expected to agree with a single measurement better than the next measurement does.
+them, each round in another order and another process; its time is the median of its visits, each divided by how slow
+its round was for all shapes, because a machine that others use, too, is slower in some minutes than in others. How far
+a shape's last visit differs from its first is shown as well: no prediction can be expected to agree with a single
+measurement better than the next measurement does.
 
 `--json FILE` writes {"figures", "targets", "met", "conditions", "shapes"} after each shape, so that a run that is cut
 off leaves what it has. What was not measured is not in it.
@@ -29,10 +30,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not the standard one
 
-import statistics  # noqa: E402
-
 from benchmarks.prediction_rivals import TARGETS, compare, figures_of, within_interval  # noqa: E402
 from benchmarks.prediction_shapes import draw  # noqa: E402
+from benchmarks.rounds import steady_times  # noqa: E402
 from workflow_scripts.lib.cost_model import Case, TimeModel  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.operator_rates import read_rates  # noqa: E402
@@ -97,13 +97,12 @@ def main() -> int:
 
 
 def add_visit(seen: dict[str, dict[str, Any]], visit: dict[str, Any]) -> None:
-    """Adds a visit to those of its shape: `step_time_s` becomes their median, in `visits_s` are all of them."""
+    """Adds a visit to those of its shape, `visits_s`."""
     key = json.dumps([visit["role"], visit["shape"], visit["step"]])
     one = seen.setdefault(key, {**visit, "visits_s": []})
     if "step_time_s" in visit:
         one.pop("failed", None)
         one["visits_s"].append(visit["step_time_s"])
-        one["step_time_s"] = statistics.median(one["visits_s"])
 
 
 def _calibrate(options: argparse.Namespace, device: DeviceSpec) -> dict[str, Any]:
@@ -160,6 +159,9 @@ def summarise(
     environment: dict[str, Any],
 ) -> dict[str, Any]:
     """Turns what was measured so far into figures, targets and what was met."""
+    timed = [one for one in measured if one["visits_s"]]
+    for one, step_time_s in zip(timed, steady_times([one["visits_s"] for one in timed]), strict=True):
+        one["step_time_s"] = step_time_s
     cases = {role: [_case(one) for one in measured if one["role"] == role and "step_time_s" in one] for role in ROLES}
     known, fresh, figures = cases["known"], cases["fresh"], {}
     datasheet = options.datasheet or _datasheet(environment.get("device_name"), options.precision)
@@ -224,7 +226,7 @@ def print_table(report: dict[str, Any], options: argparse.Namespace) -> None:
     figures, conditions = report["figures"], report["conditions"]
     print(
         f"Step time, {options.precision} {options.execution}, {conditions['n_known']} shapes measured to fit on, "
-        f"{conditions['n_fresh']} fresh ones predicted, medians of {conditions['visits']} visits"
+        f"{conditions['n_fresh']} fresh ones predicted, {conditions['visits']} visits each"
     )
     print(f"{'':28}{'mean':>8}{'median':>8}{'largest':>9}{'bias':>8}")
     for name, label in LABELS.items():
