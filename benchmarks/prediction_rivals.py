@@ -52,7 +52,7 @@ def compare(
         fresh: cases drawn afterwards.
         model: the device's, fitted on nothing.
         datasheet: the vendor's FLOP/s in this precision; None leaves that predictor out.
-        visits: of each fresh case the times that its own is the median of: the last as a predictor of the first.
+        visits: of each fresh case its single measurements: the last as a predictor of the first.
 
     Returns:
         By predictor; `assay_from_3` has the errors of every choice of `FEW` of the known cases.

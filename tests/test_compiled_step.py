@@ -1,5 +1,7 @@
 """What the compiler is given instead of the plain operators, and that it is what was asked for."""
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -42,6 +44,14 @@ def test_compiled_plain_attention_is_not_fused_behind_our_back():
     with profile() as seen:
         compiled(TOKENS[:, :-1], TOKENS[:, 1:])
     assert not [event.key for event in seen.key_averages() if "attention" in event.key]
+
+
+@pytest.mark.parametrize(("dropout", "wanted"), [(0.0, {}), (0.2, {"triton.mix_order_reduction": False})])
+def test_dropout_is_kept_out_of_the_kernel_of_both_norm_gradients(monkeypatch, dropout, wanted):
+    asked = []
+    monkeypatch.setattr(torch, "compile", lambda loss, **options: asked.append(options["options"]))
+    compile_loss(build_decoder(dataclasses.replace(SHAPE, dropout=dropout), "cpu", 1))
+    assert asked == [wanted]
 
 
 @pytest.mark.parametrize(

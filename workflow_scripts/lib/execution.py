@@ -15,9 +15,9 @@ from workflow_scripts.lib.model import Decoder
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory
 from workflow_scripts.lib.specs import Execution
 
-# The compiler's option to find both gradients of a normalisation, its input's over rows and its weight's over columns,
-# in one kernel. GPT-2 124M is 0.8 % faster with it on an H200; but with dropout's backward pass in that kernel too, it
-# takes 59 µs where two take 36 (16,384 × 384 in 16 bits).
+# The compiler's option to read once what both gradients of a normalisation need, its input's over rows and its weight's
+# over columns, and to find them in one kernel. GPT-2 124M is 0.8 % faster with it on an H200; but with dropout's
+# backward pass in that kernel too, it takes 59 µs where two take 36 (16,384 × 384 in 16 bits).
 SHARED_READING = "mix_order_reduction"
 WARM_UP_STEPS = 3  # before a capture: torch's CUDA graphs notes, "whole-network capture"
 

@@ -21,7 +21,8 @@ def recordings(manifests: Iterable[dict[str, Any]], here: dict[str, Any]) -> pd.
     for found in manifests:
         theirs, ours = {}, {}
         for kind, digests in found["code"].items():
-            if not set(digests) <= set(known := here["code"].get(kind, [])):
+            known = here["code"].get(kind, [])
+            if not set(digests) <= set(known):
                 theirs[kind], ours[kind] = digests, known
         by = {
             f"{CODE} {listing(sorted(theirs))}": (_codes(theirs), _codes(ours)),
