@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 import torch.nn.functional as F
+from torch._inductor.utils import run_and_get_code
 
 from workflow_scripts.lib import head_loss
 from workflow_scripts.lib.specs import ModelShape
@@ -49,6 +50,24 @@ def test_under_autocast_products_are_narrow_and_gradients_of_parameters_are_not(
     for a, b in zip(narrow, wide, strict=True):
         assert a.dtype == torch.float32
         torch.testing.assert_close(a, b, rtol=0.05, atol=0.03)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_compiled_there_is_one_tensor_of_logits_even_with_padded_rows(dtype):
+    """As on a GPU, the compiler pads rows here; a vocabulary of 5,000 fills no whole lines of 128 bytes."""
+    generator = torch.Generator().manual_seed(0)
+    hidden, weight = (torch.randn(rows, C, generator=generator, requires_grad=True) for rows in (N, 5000))
+    targets = torch.randint(5000, (N,), generator=generator)
+
+    def loss() -> torch.Tensor:
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=dtype == torch.bfloat16):
+            return head_loss.head_loss(torch.tanh(hidden), weight, targets)
+
+    with torch._inductor.config.patch(disable_padding_cpu=False, force_disable_caches=True):
+        compiled, code = run_and_get_code(torch.compile(loss, fullgraph=True))
+    assert f"({N}, 5000), (50" in code[0]  # rows of 5,024 or 5,056
+    assert code[0].count(f"empty_strided_cpu(({N}, 5000)") == 1
+    torch.testing.assert_close(compiled, loss())
 
 
 def test_off_cuda_the_plain_operators_stay():

@@ -11,8 +11,10 @@ COLUMNS_PER_WARP = 1024
 
 
 def launch(logits: Tensor, targets: Tensor) -> Tensor:
-    """Gives each row's cross-entropy, (N,) float32; `logits` (N, V), contiguous, become softmax − one-hot."""
+    """Gives each row's cross-entropy, (N,) float32; `logits` (N, V), with dense rows, become softmax − one-hot."""
     rows, vocab_size = logits.shape
+    if logits.stride(1) != 1:
+        raise ValueError(f"The rows of logits must be dense, not of stride {logits.stride(1)}")
     losses = torch.empty(rows, dtype=torch.float32, device=logits.device)
     block = min(triton.next_power_of_2(vocab_size), MAX_BLOCK)
     n_warps = max(block // COLUMNS_PER_WARP, 1)

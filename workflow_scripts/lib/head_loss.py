@@ -63,7 +63,11 @@ class _HeadLoss(torch.autograd.Function):
         return for_hidden, for_weight, None, None
 
 
-@torch.library.custom_op("assay::cross_entropy_", mutates_args={"logits"}, device_types="cuda")
+# Any strides will do: the compiler pads the rows of a product to whole lines of 128 bytes, and would copy the logits of
+# a vocabulary that is no multiple of that for an operation that wants them without.
+@torch.library.custom_op(
+    "assay::cross_entropy_", mutates_args={"logits"}, device_types="cuda", tags=[torch.Tag.flexible_layout]
+)
 def cross_entropy_(logits: Tensor, targets: Tensor) -> Tensor:
     """Gives the cross-entropy of each row, (N,) float32, and overwrites `logits` (N, V) with its gradient.
 
