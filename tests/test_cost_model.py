@@ -13,7 +13,7 @@ from workflow_scripts.lib.cost_fits import EXECUTIONS
 from workflow_scripts.lib.cost_model import Case, TimeModel, as_json, read_models
 from workflow_scripts.lib.counts import count_parameters, flops_per_token
 from workflow_scripts.lib.operator_rates import OperatorTime, Overhead, Rates, read_rates
-from workflow_scripts.lib.operator_sizes import sizes
+from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, sizes
 from workflow_scripts.lib.operator_work import elements, flops, parameter_sizes, step_operators
 from workflow_scripts.lib.provenance import modules_of
 from workflow_scripts.lib.specs import StepSpec, to_json
@@ -41,7 +41,7 @@ def step(batch_size=8, execution="eager", **more):
 def device(flop_per_s=1e11, bytes_per_s=1e10, host_s=None, overhead_s=OVERHEAD_S):
     """Rates of a device that takes just overhead plus work over rate for every operator."""
     points = []
-    for kind, dims in sizes("cpu"):
+    for _, kind, dims in sizes("cpu"):
         for direction in ("forward", "backward") if kind != "optimizer" else ("forward",):
             work_s = flops(kind, dims, direction) / flop_per_s or 12 * elements(kind, dims) / bytes_per_s
             seconds = work_s + (overhead_s if host_s is None else 1e-6)
@@ -212,6 +212,23 @@ def test_operators_are_measured_and_become_rates():
     assert list(rates) == ["fp32"]
     assert TimeModel(device_type="cpu", rates=rates["fp32"]).predict(shape(), step(), ADAMW).step_time_s > 0
     assert read_rates({"ceilings": [], "operators": found["operators"]}) == {}
+
+
+def test_what_works_on_float32_in_every_precision_is_measured_once(rates):
+    assert {kind for _, kind, _ in sizes("cuda")} - {kind for _, kind, _ in sizes("cuda", "bf16")} == set(ALWAYS_FP32)
+    operators = [
+        {**dataclasses.asdict(one), "precision": precision, "seconds": factor * one.seconds}
+        for precision, factor in (("fp32", 1.0), ("bf16", 0.5)) for one in rates.operators
+    ]  # fmt: skip
+    small_steps = [
+        {"model": to_json(shape(n_layer, 32)), "mode": mode, "precision": precision, "seconds": 1.0, "n": 9}
+        for n_layer in (1, 8) for mode in ("step", "forward_backward") for precision in ("fp32", "bf16")
+    ]  # fmt: skip
+    ceilings = [*CEILINGS, {**CEILINGS[0], "precision": "bf16"}]
+    found = read_rates({"ceilings": ceilings, "operators": operators, "small_steps": small_steps})
+    for kind, dims, factor in (("linear", (512, 128, 256), 0.5), ("optimizer", (2**14,), 1.0)):
+        wide, narrow = (found[precision].seconds(kind, "forward", dims) for precision in ("fp32", "bf16"))
+        assert narrow / wide == pytest.approx(factor, rel=0.05)
 
 
 def test_measuring_operators_is_free_of_predicting():

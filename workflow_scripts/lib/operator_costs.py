@@ -40,6 +40,7 @@ from workflow_scripts.lib.timing import sample_steps
 LEAST_CALLS = 3  # of which the median counts: what disturbs a call disturbs it in a step, too
 SMALL_CALLS = 0.5  # share of the time that would do if no call took longer than its point's time
 LONG, LONGEST = 4.0, 16.0  # of a point's time: a call that is timed once; one beyond which larger sizes are left out
+CORNERS = 3.0  # times as long may the corners of all kinds take
 CALL_S = 0.1  # for which an empty backward pass is repeated
 QUEUED = 8  # calls that CUDA's queue holds easily, at up to some dozen kernels each
 QUEUED_S = 4e-3  # of calls that take long fewer are queued
@@ -76,20 +77,20 @@ def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], 
     if device.type == "cuda":
         torch.cuda.set_device(device)
     precisions = sorted(set(arguments["precisions"]) | {"fp32"}, key=lambda name: (name != "fp32", name))
-    points = list(sizes(device.type))
     call_s = backward_call_s(device, read)
     budget_s, of_steps = arguments["budget_s"] / len(precisions), 2 * STEP_POINTS * len(MODELS)
-    each_s = SMALL_CALLS * budget_s / (2 * len(points) + of_steps)
     result: dict[str, Any] = {"operators": [], "small_steps": [], "unavailable": []}
     for precision in precisions:
+        points = sizes(device.type, precision)
+        each_s = SMALL_CALLS * budget_s / (2 * len(points) + of_steps)
         try:
             set_precision(precision, device)
             result["small_steps"] += measure_steps(precision, spec, STEP_POINTS * each_s)
         except Unavailable as error:
             result["unavailable"].append({"precision": precision, "reason": one_line(str(error))})
             continue
-        end = read() + budget_s - of_steps * each_s
-        found = _measure_precision(precision, points, device, each_s, end, read)
+        for_s = budget_s - of_steps * each_s
+        found = _measure_precision(precision, points, device, each_s, for_s, read)
         result["operators"] += [without_call(one, call_s) for one in found]
         send({"partial": result})
     set_precision("fp32", device)
@@ -121,13 +122,18 @@ def measure_steps(precision: Precision, spec: DeviceSpec, for_s: float) -> list[
 
 
 def _measure_precision(
-    precision: Precision, points: list, device: torch.device, each_s: float, end: float, read: Callable[[], float]
+    precision: Precision, points: list, device: torch.device, each_s: float, for_s: float, read: Callable[[], float]
 ) -> list[dict[str, Any]]:
-    """Measures sizes in order, but none beyond one that took too long, and at the end only of kinds without any."""
-    found, too_long = [], []
-    for kind, dims in points:
+    """Measures sizes in order for some time, but none beyond one that took too long.
+
+    Corners may take `CORNERS` times as long: with a size more at its end a rate is known where else it would be guessed.
+    What it is measured with has its price, too: on CUDA some hundred ms for each shape of an attention in 16 bits.
+    """
+    found, too_long, start = [], [], read()
+    for inside, kind, dims in points:
         beyond = any(kind == other and all(map(operator.ge, dims, limit)) for other, limit in too_long)
-        if beyond or (read() > end and any(one["kind"] == kind for one in found)):
+        late = read() - start > for_s * (1 if inside else CORNERS)
+        if beyond or (late and any(one["kind"] == kind for one in found)):
             continue
         try:
             with autocast(precision, device):

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from workflow_scripts.lib.operator_sizes import ALWAYS_FP32
 from workflow_scripts.lib.operator_work import Direction, Kind, elements, flops, moved_bytes, step_operators
 from workflow_scripts.lib.specs import Architecture, ModelShape, StepSpec, from_json
 
@@ -144,12 +145,14 @@ def read_rates(calibration: dict[str, Any]) -> dict[str, Rates]:
     }
     found: dict[str, list[OperatorTime]] = {}
     for one in calibration.get("operators") or ():
-        measured = {name: one[name] for name in ("kind", "direction", "seconds", "host_s")}
-        found.setdefault(one["precision"], []).append(OperatorTime(dims=tuple(one["dims"]), **measured))
+        values = {name: one[name] for name in ("kind", "direction", "seconds", "host_s")}
+        found.setdefault(one["precision"], []).append(OperatorTime(dims=tuple(one["dims"]), **values))
     if ("copy", None) not in ceilings or ("operator", None) not in ceilings:
         return {}
+    always = [one for one in found.get("fp32", ()) if one.kind in ALWAYS_FP32]
     rates = {}
-    for precision, operators in found.items():
+    for precision, measured in found.items():
+        operators = [*always, *(one for one in measured if one.kind not in ALWAYS_FP32)]
         steps = [one for one in calibration.get("small_steps") or () if one["precision"] == precision]
         if ("matrix_product", precision) in ceilings and steps:
             alone = Rates(

@@ -1,14 +1,14 @@
 """Which sizes of which operators a calibration measures: few, but from the smallest to the largest that matter.
 
 Between them rates are interpolated, beyond them the nearest holds (`operator_rates`). So the corners of each kind come
-first, small ones before large ones, and then what lies between, of which a slow device may leave some out.
+first, small ones before large ones, and then what lies inside, as far as the time reaches.
 """
 
 import itertools
 import math
 from collections.abc import Iterator
 
-from workflow_scripts.lib.specs import DeviceType
+from workflow_scripts.lib.specs import DeviceType, Precision
 
 LARGEST = {"cpu": 2**24, "cuda": 2**30, "mps": 2**27}  # elements of one operator's output
 ROWS = {"cpu": (64, 512, 2048), "cuda": (512, 4096, 32768), "mps": (128, 1024, 8192)}
@@ -24,13 +24,18 @@ LENGTHS = {"cpu": (32, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 102
 HEAD_SIZES = {"cpu": (8, 32, 64), "cuda": (32, 64, 128), "mps": (32, 64, 128)}
 VOCABULARY_ROWS = {"cpu": (64, 512), "cuda": (512, 4096, 16384), "mps": (128, 1024, 4096)}
 VOCABULARIES = {"cpu": (64, 1024, 16384), "cuda": (64, 2048, 50304), "mps": (64, 2048, 50304)}
+# What works on float32 in a step of every precision; a calibration measures it once, in fp32.
+ALWAYS_FP32 = ("layer_norm", "rms_norm", "embedding", "optimizer")
 PARAMETERS = {"cpu": (2**8, 2**14, 2**17, 2**20), "cuda": (2**10, 2**16, 2**20, 2**24), "mps": (2**10, 2**16, 2**21)}
 
 Dims = tuple[int, ...]
 
 
-def sizes(device: DeviceType) -> Iterator[tuple[str, Dims]]:
-    """Gives what is measured on a type of device: kinds of operators and `dims`, see `operator_work.Operator`."""
+def sizes(device: DeviceType, precision: Precision = "fp32") -> list[tuple[bool, str, Dims]]:
+    """Lists what is measured on a type of device in a precision, in order.
+
+    Each is whether its size lies inside, between others of its kind; the kind; and `dims`, see `operator_work.Operator`.
+    """
     rows, widths, heads, lengths, head_sizes, vocabulary_rows, vocabularies = (
         axis[device] for axis in (ROWS, WIDTHS, HEADS_OF_SEQUENCES, LENGTHS, HEAD_SIZES, VOCABULARY_ROWS, VOCABULARIES)
     )
@@ -48,8 +53,12 @@ def sizes(device: DeviceType) -> Iterator[tuple[str, Dims]]:
         (("optimizer",), [PARAMETERS[device]]),
     ):
         points += [(inner, name, dims) for name in names for inner, dims in _grid(*axes)]
-    kept = [point for point in points if _elements(*point[1:]) <= LARGEST[device]]
-    return ((name, dims) for inner, name, dims in sorted(kept, key=lambda point: (point[0], _work(*point[1:]))))
+    kept = [
+        point
+        for point in points
+        if _elements(*point[1:]) <= LARGEST[device] and (precision == "fp32" or point[1] not in ALWAYS_FP32)
+    ]
+    return sorted(kept, key=lambda point: (point[0], _work(*point[1:])))
 
 
 def _grid(*axes: tuple[int, ...]) -> Iterator[tuple[bool, Dims]]:
