@@ -7,7 +7,7 @@ Inputs:
 Output:
     ceilings_table: ceilings.csv; a row for each device and quantity (`matrix_product`, `copy`, `operator`,
         `operator_and_backward`, `kernel_launch`, `kernel_in_graph`, and for each operator and direction measured alone,
-        such as `attention_backward`, its best size). `value` is by the median of `n` samples with its
+        such as `attention_backward`, see `best_operators`). `value` is by the median of `n` samples with its
         95 % interval `low` to `high`, `best` by the fastest sample, `last_third` by the end of the sustained time, all
         in `unit` (FLOP/s, bytes/s, s); `side` of square matrices; `ratio_to_fp32` of products; `others_cores` kept busy
         by other processes meanwhile; `datasheet` in `unit` and its `source`, empty where not stated.
@@ -42,18 +42,24 @@ def main(
 
 
 def best_operators(calibration: dict[str, Any]) -> list[dict[str, Any]]:
-    """The fastest of all sizes of each operator, direction and precision: products in FLOP/s, others in bytes/s."""
-    best: dict[tuple[str, str], dict[str, Any]] = {}
-    for row in cost_rows(calibration):
-        rate, unit = (row.get("flop_per_s"), "FLOP/s") if row.get("flops") else (row.get("bytes_per_s"), "bytes/s")
-        if rate is None:
-            continue
+    """What each operator reaches, by direction and precision: products at their best size, others at their largest.
+
+    Others are told by the bytes that plain operators move. One that would beat a copy so moves less: it is fused, or
+    hands on what is there, as the gradient of an addition. It is left out.
+    """
+    copy = next((one["best"] for one in calibration["ceilings"] if one["quantity"] == "copy"), None)
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for row in sorted(cost_rows(calibration), key=lambda row: row["flop_per_s"] or row["moved_bytes"]):
         key = (f"{row['kind']}_{row['direction']}", row["precision"])
-        if key not in best or best[key]["best"] < rate:
-            name, precision = key
-            measured = {"quantity": name, "precision": precision, "unit": unit, "n": row["n"]}
-            best[key] = {**measured, "value": rate, "best": rate}
-    return list(best.values())
+        rate, unit = row["flop_per_s"], "FLOP/s"
+        if not row["flops"]:
+            rate, unit = row["bytes_per_s"], "bytes/s"
+        found[key] = {"unit": unit, "n": row["n"], "value": rate, "best": rate}
+    return [
+        {"quantity": name, "precision": precision, **one}
+        for (name, precision), one in found.items()
+        if one["unit"] == "FLOP/s" or (copy and one["value"] <= copy)
+    ]
 
 
 def ceiling_row(calibration: dict[str, Any], measured: dict[str, Any], stated: list[dict[str, str]]) -> dict[str, Any]:

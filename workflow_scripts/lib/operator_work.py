@@ -10,6 +10,7 @@ import math
 from typing import Any, Literal
 
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
+from workflow_scripts.lib.operator_sizes import ALWAYS_FP32
 from workflow_scripts.lib.specs import DeviceType, ModelShape, StepSpec
 
 Kind = Literal[
@@ -171,7 +172,8 @@ def cost_row(device: str, cost: dict[str, Any]) -> dict[str, Any]:
     """A measured operator as a row of operator_costs.csv, with its work."""
     kind, dims, direction = cost["kind"], tuple(cost["dims"]), cost["direction"]
     work = flops(kind, dims, direction)
-    moved = moved_bytes(kind, dims, direction, 2 if cost["precision"] in ("bf16", "fp16") else 4)
+    element = 2 if cost["precision"] in ("bf16", "fp16") and kind not in ALWAYS_FP32 else 4
+    moved = moved_bytes(kind, dims, direction, element)
     rates = {"flop_per_s": work / cost["seconds"] or None, "bytes_per_s": moved / cost["seconds"] or None}
     row = {**cost, "device": device, "dims": "×".join(map(str, dims))}
     return {**row, "flops": work, "moved_bytes": moved, **rates}
