@@ -117,16 +117,6 @@ def test_counts_follow_from_layers_or_are_told():
     assert [count["agrees"] for count in counts].count(False) == 3
 
 
-def test_a_profilers_overhead_in_an_older_recording_is_no_operator():
-    record = example_probes.operators()
-    known, _ = operator_rows(record, "record")
-    waited = {**record["result"]["rows"][0], "operator": "Command Buffer Full", "self_time_s": 9.0, "share": 0.9}
-    record["result"]["rows"].append(waited)
-    rows, _ = operator_rows(record, "record")
-    assert [row["operator"] for row in rows] == [row["operator"] for row in known]
-    assert sum(row["share"] for row in rows if row["mode"] == waited["mode"]) == pytest.approx(1)
-
-
 def test_a_wrong_count_stands_in_the_report(tmp_path):
     paths = example_probes.write(tmp_path, example_probes.operators(n_products=14.0))
     text = said({name: csv_tables.read(path) for name, path in paths.items()}, "Operators of each pass")

@@ -18,7 +18,7 @@ from workflow_scripts.lib.specs import Execution
 # The compiler's option to read once what both gradients of a normalisation need, its input's over rows and its weight's
 # over columns, and to find them in one kernel. GPT-2 124M is 0.8 % faster with it on an H200; but with dropout's
 # backward pass in that kernel too, it takes 59 µs where two take 36 (16,384 × 384 in 16 bits).
-SHARED_READING = "mix_order_reduction"
+MIX_ORDER_REDUCTION = "mix_order_reduction"
 WARM_UP_STEPS = 3  # before a capture: torch's CUDA graphs notes, "whole-network capture"
 
 
@@ -69,8 +69,8 @@ def compile_loss(decoder: Decoder) -> Callable[[Tensor, Tensor], Tensor]:
         # The compiler recognises attention spelled out in plain operators, and puts a fused kernel in its place: with
         # that on, `math` would be asked for and something else timed.
         options["pattern_matcher"] = False
-    if decoder.shape.dropout > 0 and hasattr(triton, SHARED_READING):
-        options[f"triton.{SHARED_READING}"] = False
+    if decoder.shape.dropout > 0 and hasattr(triton, MIX_ORDER_REDUCTION):
+        options[f"triton.{MIX_ORDER_REDUCTION}"] = False
     return torch.compile(decoder.loss, fullgraph=True, dynamic=False, options=options)
 
 

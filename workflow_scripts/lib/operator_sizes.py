@@ -34,7 +34,7 @@ Dims = tuple[int, ...]
 def sizes(device: DeviceType, precision: Precision = "fp32") -> list[tuple[bool, str, Dims]]:
     """Lists what is measured on a type of device in a precision, in order.
 
-    Each is whether its size lies inside, between others of its kind; the kind; and `dims`, see `operator_work.Operator`.
+    Each is whether its size lies inside, between others of its kind; the kind; its `dims` (`operator_work.Operator`).
     """
     rows, widths, heads, lengths, head_sizes, vocabulary_rows, vocabularies = (
         axis[device] for axis in (ROWS, WIDTHS, HEADS_OF_SEQUENCES, LENGTHS, HEAD_SIZES, VOCABULARY_ROWS, VOCABULARIES)

@@ -5,7 +5,6 @@ import statistics
 from typing import Any
 
 from workflow_scripts.lib.counts import count_parameters
-from workflow_scripts.lib.operator_categories import OVERHEADS
 from workflow_scripts.lib.operator_counts import count_rows, softmax_flops
 from workflow_scripts.lib.specs import ModelShape, from_json
 
@@ -105,7 +104,7 @@ def operator_rows(record: dict[str, Any], path: str) -> tuple[list[dict[str, Any
     """The operators of each mode, with what no profiler counts; and counts beside those that layers ask for."""
     asked, result = record["spec"], record["result"] or {}
     common = {**_common(record, path), "model": asked["name"], **_step(asked)}
-    rows = [{**common, **row} for row in _without_overheads(result.get("rows", []))]
+    rows = [{**common, **row} for row in result.get("rows", [])]
     for row in rows:
         if row.get("category") == "softmax" and row.get("flops") is None:
             row["flops"] = softmax_flops(row["operator"], row["calls_per_step"], asked)
@@ -113,16 +112,6 @@ def operator_rows(record: dict[str, Any], path: str) -> tuple[list[dict[str, Any
             row["moved_bytes"] = ADAMW_BYTES * count_parameters(from_json(ModelShape, asked["model"])).total
     counts = [{**common, **row} for row in count_rows(rows, asked, result.get("observed") or {})]
     return rows or [common], counts
-
-
-def _without_overheads(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leaves out what a profiler's overheads were counted as in recordings before they were told from operators."""
-    doubtful = {row["mode"] for row in rows if row.get("operator") in OVERHEADS}
-    kept = [row for row in rows if row.get("operator") not in OVERHEADS]
-    total_s = {mode: math.fsum(row["self_time_s"] for row in kept if row["mode"] == mode) for mode in doubtful}
-    return [
-        row | {"share": row["self_time_s"] / total_s[row["mode"]]} if row["mode"] in doubtful else row for row in kept
-    ]
 
 
 def _common(record: dict[str, Any], path: str) -> dict[str, Any]:
