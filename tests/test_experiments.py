@@ -13,6 +13,7 @@ from benchmarks.statistics import simulate
 from tests import example_experiments
 from workflow_scripts.lib import csv_tables, experiments_section
 from workflow_scripts.lib.effects import censored_p, contrast
+from workflow_scripts.lib.experiments import outcomes
 from workflow_scripts.lib.loss_history import step_noise
 from workflow_scripts.lib.power import seeds_to_decide
 from workflow_scripts.lib.ranks import score
@@ -65,9 +66,9 @@ def test_what_was_put_in_is_found(tables):
     assert never.n_reached == 0
     assert math.isnan(never.ratio)
     crossed = tables["interactions"].set_index(["level_a", "level_b", "outcome"])
-    assert crossed.loc[("embeddings_x2", "bf16", "token_time_s")].interaction == pytest.approx(0.86, rel=0.03)
-    assert crossed.loc[("embeddings_x2", "bf16", "token_time_s")].verdict == "below"
-    assert crossed.loc[("layers_x2", "equal", "token_time_s")].verdict == "undecided"
+    assert crossed.loc[("bf16", "embeddings_x2", "token_time_s")].interaction == pytest.approx(0.86, rel=0.03)
+    assert crossed.loc[("bf16", "embeddings_x2", "token_time_s")].verdict == "below"
+    assert crossed.loc[("equal", "layers_x2", "token_time_s")].verdict == "undecided"
 
 
 def test_the_scatter_of_a_loss_is_that_around_its_fall():
@@ -118,3 +119,18 @@ def test_the_section_says_what_the_tables_hold(tables):
     counted = tables["allocations"].set_index("treatment")
     assert counted.loc["baseline"].allocations_most == 9002
     assert math.isnan(counted.loc["bf16"].allocations)
+
+
+def test_equal_seconds_are_those_of_a_models_own_runs():
+    """A deep model that takes ten times as long is not read where the wide one's runs end."""
+    parts = [example_experiments.runs_and_curves(1, name=name) for name in ("wide", "deep")]
+    runs, curves = (pd.concat(tables, ignore_index=True) for tables in zip(*parts, strict=True))
+    slow = curves.name == "deep"
+    curves.loc[slow, "elapsed_s"] *= 10
+    found = outcomes(runs, curves)
+    ends = curves.groupby(["name", "run"]).elapsed_s.max().groupby("name").min()
+    assert found.groupby("name").equal_s.first().to_dict() == pytest.approx(ends.to_dict())
+    assert ends["deep"] == pytest.approx(10 * ends["wide"])
+    wide, deep = (found[found.name == name].loss_at_seconds.to_numpy() for name in ("wide", "deep"))
+    np.testing.assert_allclose(deep, wide)
+    assert found.equal_tokens.nunique() == 1

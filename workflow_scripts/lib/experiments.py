@@ -49,8 +49,8 @@ COLUMNS = [*IDENTITY, *OUTCOMES, *FACTS]
 def outcomes(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     """Derives the outcomes of each run; missing is NaN.
 
-    On each device, equal tokens and equal seconds are the most that every finished run was evaluated at. The threshold
-    of a model lies `SLACK` above the highest over seeds of the baseline's best validation loss: every baseline reaches
+    Equal tokens are the most that every finished run on a device was evaluated at, equal seconds the most that every
+    one of the same model was: a slow model's runs are not cut where a fast one's end. The threshold of a model lies `SLACK` above the highest over seeds of the baseline's best validation loss: every baseline reaches
     it, and noise alone keeps no equal run from it.
     Between two evaluations a curve is taken as straight, and nothing is read off outside them.
 
@@ -72,14 +72,9 @@ def outcomes(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     for _, on_device in kept.groupby("device", sort=False):
         allocated = on_device.peak_allocated_bytes.notna().all()
         memory = "peak_allocated_bytes" if allocated else "peak_process_bytes"
-        ended = [
-            histories[(r.device, r.run)].iloc[-1]
-            for r in on_device.itertuples()
-            if r.status == "ok" and (r.device, r.run) in histories
-        ]
-        equal_tokens = min((float(last.tokens) for last in ended), default=np.nan)
-        equal_s = min((float(last.elapsed_s) for last in ended), default=np.nan)
+        equal_tokens = _reached(on_device, histories, "tokens")
         for name, of_model in on_device.groupby("name", sort=False):
+            equal_s = _reached(of_model, histories, "elapsed_s")
             threshold = _threshold(of_model, histories)
             for run in of_model.to_dict("records"):
                 history = histories.get((run["device"], run["run"]), evaluated.iloc[:0])
@@ -117,6 +112,12 @@ def changed(levels: dict[str, str]) -> list[str]:
 def experiment(table: pd.DataFrame) -> bool:
     """Whether there is a treatment to compare with a baseline."""
     return len(table) > 0 and bool((table.treatment != BASELINE).any() and (table.treatment == BASELINE).any())
+
+
+def _reached(runs: pd.DataFrame, histories: dict, axis: str) -> float:
+    """How far along the axis every finished run was evaluated; NaN with none."""
+    keys = [(r.device, r.run) for r in runs.itertuples() if r.status == "ok"]
+    return min((float(histories[key].iloc[-1][axis]) for key in keys if key in histories), default=np.nan)
 
 
 def _threshold(runs: pd.DataFrame, histories: dict) -> float:

@@ -112,12 +112,12 @@ def _method(outcomes: pd.DataFrame, runs: pd.DataFrame) -> list[str]:
     ]
     for device, rows in outcomes.groupby("device", sort=False):
         first = rows.iloc[0]
-        losses = rows.drop_duplicates("name")
-        thresholds = [f"{row.threshold_loss:.3f} for {row.name_}" for row in losses.rename(columns={"name": "name_"})
-                      .itertuples() if not is_missing(row.threshold_loss)]  # fmt: skip
+        models = rows.drop_duplicates("name").to_dict("records")
+        seconds = [f"{quantity(row['equal_s'], 's')} for {row['name']}" for row in models if row["equal_s"] > 0]
+        thresholds = [f"{row['threshold_loss']:.3f} for {row['name']}" for row in models if row["threshold_loss"] > 0]
         lines.append(
-            f"On {device}, equal tokens are {quantity(first.equal_tokens, 'tokens')}, equal seconds are "
-            f"{quantity(first.equal_s, 's')} of training, and memory is the peak "
+            f"On {device}, equal tokens are {quantity(first.equal_tokens, 'tokens')}, equal seconds of training are "
+            f"{listing(seconds) or 'not known'}, and memory is the peak "
             + ("allocated." if first.memory_kind == "allocated" else "of the process.")
             + (f" The loss to reach is {listing(thresholds)}." if thresholds else "")
             + _cards(runs[runs.device == device] if "card" in runs else runs.head(0))

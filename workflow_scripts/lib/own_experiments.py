@@ -156,7 +156,8 @@ def _where(one: Change) -> str:
 def synergy(evidence: Evidence, levels: list[str], outcomes: list[str]) -> Judgement:
     """Judges whether levels and those of another factor together give less than the product of each."""
     table = evidence["interactions"]
-    rows = table[table.level_b.isin(levels) & table.outcome.isin(outcomes)] if len(table) else table
+    rows = table[table.outcome.isin(outcomes)] if len(table) else table
+    rows = rows[rows.level_a.isin(levels) | rows.level_b.isin(levels)] if len(rows) else rows
     if rows.empty:
         return CANNOT, "no two changes were run alone, together and not at all"
     below, above = (int((rows.verdict == way).sum()) for way in ("below", "above"))
