@@ -50,8 +50,9 @@ def outcomes(runs: pd.DataFrame, curves: pd.DataFrame) -> pd.DataFrame:
     """Derives the outcomes of each run; missing is NaN.
 
     Equal tokens are the most that every finished run on a device was evaluated at, equal seconds the most that every
-    one of the same model was: a slow model's runs are not cut where a fast one's end. The threshold of a model lies `SLACK` above the highest over seeds of the baseline's best validation loss: every baseline reaches
-    it, and noise alone keeps no equal run from it.
+    one of the same model was: a slow model's runs are not read where a fast one's end. The threshold of a model lies
+    `SLACK` above the highest over seeds of the baseline's best validation loss: every baseline reaches it, and noise
+    alone keeps no equal run from it.
     Between two evaluations a curve is taken as straight, and nothing is read off outside them.
 
     Args:
