@@ -58,7 +58,8 @@ def runs_and_curves(n_seeds: int = 3, device: str = "cpu", name: str = "default"
                 last = float(curve.val_loss.iloc[-1])
                 runs.append({
                     **identity, "levels": json.dumps(levels, sort_keys=True), "status": "ok",
-                    "architecture": "gpt2", "n_layer": 4, "n_head": 4, "n_embd": 96, "batch_size": 16, "sequence_length": 64, "precision": "fp32",
+                    "architecture": "gpt2", "n_layer": 4, "n_head": 4, "n_embd": 96,
+                    "batch_size": 16, "sequence_length": 64, "precision": "fp32",
                     "execution": "eager", "n_steps": N_STEPS, "n_tokens": N_STEPS * 4096 * tokens,
                     "step_time_s": step_time, "throughput_tokens_per_s": 4096 * tokens / step_time,
                     "train_s": N_STEPS * step_time, "final_val_loss": last,
