@@ -1,7 +1,8 @@
 """Which sizes of which operators a calibration measures: few, but from the smallest to the largest that matter.
 
 Between them rates are interpolated, beyond them the nearest holds (`operator_rates`). So the corners of each kind come
-first, small ones before large ones, and then what lies inside, as far as the time reaches.
+first, small ones before large ones, and then what lies inside, as far as the time reaches: first products, of which a
+step has most.
 """
 
 import itertools
@@ -58,7 +59,7 @@ def sizes(device: DeviceType, precision: Precision = "fp32") -> list[tuple[bool,
         for point in points
         if _elements(*point[1:]) <= LARGEST[device] and (precision == "fp32" or point[1] not in ALWAYS_FP32)
     ]
-    return sorted(kept, key=lambda point: (point[0], _work(*point[1:])))
+    return sorted(kept, key=lambda point: (point[0], point[0] and point[1] != "linear", _work(*point[1:])))
 
 
 def _grid(*axes: tuple[int, ...]) -> Iterator[tuple[bool, Dims]]:
