@@ -140,3 +140,14 @@ def test_blocks_judge_the_documents_arithmetic():
     assert attention.a_layers_tensor_takes_0_75_mib(evidence)[0] == DOES_NOT
     assert attention.logits_are_the_largest_block(evidence)[0] == HOLDS
     assert attention.logits_are_the_largest_block(Evidence({"memory_blocks": rows.head(1)}))[0] == DOES_NOT
+
+
+def test_a_slow_first_step_is_seen_where_steps_are_long():
+    """1.2 s before steps of 0.957 s raise the mean of ten by 2 % only."""
+    rows = pd.DataFrame({"cell": ["2.7b"] * 2, "execution": "eager", "precision": "fp32", "n_discarded": [0, 1]})
+    rows = rows.assign(first_step_s=1.195, steady_s=0.957, mean_ratio=[1.019, 1.0])
+    verdict, told = sizes.without_warm_up_is_slower(Evidence({"warm_up": rows}))
+    assert verdict == HOLDS
+    assert "1.25×" in told
+    assert "1 cell" in told.replace("\N{NO-BREAK SPACE}", " ")
+    assert sizes.without_warm_up_is_slower(Evidence({"warm_up": rows.assign(first_step_s=0.96)}))[0] == DOES_NOT
