@@ -21,17 +21,17 @@ def main(*, effects: Path, figure: Path, data: Path, spec: dict) -> None:
         return
     names, left_out = treatment_panels.in_order(rows)
     outcomes = [outcome for outcome in SHOWN if outcome in set(rows.outcome)]
-    per_device = facets.split(rows.assign(who=rows.device.str.cat(rows["name"], sep=" ")), ["who"])
-    if len(per_device.frames) > 1:
+    each = facets.split(rows, ["device", "name"])
+    if len(each.frames) > 1:
         outcomes = outcomes[:3]
-    panels = [(title, frame, outcome) for title, frame in zip(per_device.titles, per_device.frames, strict=True)
+    panels = [(title, frame, outcome) for title, frame in zip(each.titles, each.frames, strict=True)
               for outcome in outcomes][: plotting.MAX_PANELS]  # fmt: skip
     with plotting.style():
         height = 0.55 + 0.2 * len(names)
         canvas, axes = plotting.panels(len(panels), columns=3, height=height, share=False)
         treatment_panels.rows_of(axes, names, 3 if len(panels) > 4 or len(panels) % 3 == 0 else 2)
         for axis, (title, frame, outcome) in zip(axes, panels, strict=True):
-            axis.set_title(f"{OUTCOMES[outcome].title}{f' · {title}' if title else ''}")
+            axis.set_title("\n".join([OUTCOMES[outcome].title, *filter(None, [title])]))
             _draw(axis, frame[(frame.outcome == outcome) & frame.treatment.isin(names)], names)
         plotting.label_axes(canvas, "with the treatment ÷ baseline (less is better)")
         plotting.legend(canvas, axes)
@@ -43,7 +43,7 @@ def main(*, effects: Path, figure: Path, data: Path, spec: dict) -> None:
         )
         alt = "Ratios to the baseline for: " + "; ".join(plotting.short(name) for name in names) + "."
         plotting.save(canvas, figure, caption=caption, alt=alt)
-    csv_tables.write(per_device.drawn.drop(columns="who"), data)
+    csv_tables.write(each.drawn, data)
 
 
 def _draw(axis: object, frame: object, names: list[str]) -> None:
