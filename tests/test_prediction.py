@@ -59,7 +59,8 @@ def test_what_a_cell_measured_again_differs_by_is_the_floor_of_every_prediction(
 
 
 CALIBRATION = {
-    "device": "cpu", "environment": {"name": "a CPU"}, "ceilings": [],
+    "device": "cpu", "environment": {"name": "a CPU"},
+    "ceilings": [{"quantity": "copy", "precision": None, "unit": "bytes/s", "value": 1e9}],
     "operators": [
         {"kind": "linear", "precision": "fp32", "direction": "forward", "dims": [4, 8, 16], "seconds": 1e-6,
          "host_s": None, "n": 3},

@@ -47,7 +47,7 @@ def best_operators(calibration: dict[str, Any]) -> list[dict[str, Any]]:
     Others are told by the bytes that plain operators move. One that would beat a copy so moves less: it is fused, or
     hands on what is there, as the gradient of an addition. It is left out.
     """
-    copy = next((one["best"] for one in calibration["ceilings"] if one["quantity"] == "copy"), None)
+    copy = next((one["value"] for one in calibration["ceilings"] if one["quantity"] == "copy"), None)
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for row in sorted(cost_rows(calibration), key=lambda row: row["flop_per_s"] or row["moved_bytes"]):
         key = (f"{row['kind']}_{row['direction']}", row["precision"])

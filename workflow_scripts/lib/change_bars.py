@@ -28,8 +28,7 @@ def draw(rows: pd.DataFrame, value: str, *, label: str, caption: str, nothing: s
         csv_tables.write(rows, data)
         plotting.save_nothing(figure, nothing)
         return
-    rows = rows.assign(who=rows.device.str.cat(rows["name"].fillna("models"), sep=" "))
-    split = facets.split(rows, ["who"])
+    split = facets.split(rows.assign(of=rows["name"].fillna("models")), ["device", "of"])
     panels = [(title, frame, outcome) for title, frame in zip(split.titles, split.frames, strict=True)
               for outcome in SHOWN if outcome in set(frame.outcome)][: plotting.MAX_PANELS]  # fmt: skip
     names = list(dict.fromkeys(rows.label_of_row))[:MOST_ROWS]
@@ -37,7 +36,7 @@ def draw(rows: pd.DataFrame, value: str, *, label: str, caption: str, nothing: s
         canvas, axes = plotting.panels(len(panels), columns=3, height=0.5 + 0.19 * len(names), share=False)
         rows_of(axes, names, 3 if len(panels) > 4 or len(panels) % 3 == 0 else 2)
         for axis, (title, frame, outcome) in zip(axes, panels, strict=True):
-            axis.set_title(f"{OUTCOMES[outcome].title}{f' · {title}' if title else ''}")
+            axis.set_title("\n".join([OUTCOMES[outcome].title, *filter(None, [title])]))
             bars = frame[(frame.outcome == outcome) & frame.label_of_row.isin(names)]
             colors = [plotting.SERIES[2] if change < 0 else plotting.SERIES[1] for change in bars[value]]
             axis.barh([names.index(name) for name in bars.label_of_row], bars[value], color=colors, height=0.62)
@@ -47,4 +46,4 @@ def draw(rows: pd.DataFrame, value: str, *, label: str, caption: str, nothing: s
         plotting.label_axes(canvas, label)
         alt = f"Bars of change in memory, time and loss for {len(names)} combinations."
         plotting.save(canvas, figure, caption=f"{caption}{split.left_out}", alt=alt)
-    csv_tables.write(split.drawn.drop(columns=["who", "label_of_row"]), data)
+    csv_tables.write(split.drawn.drop(columns=["of", "label_of_row"]), data)
