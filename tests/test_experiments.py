@@ -2,6 +2,7 @@
 
 import csv
 import math
+import re
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import stats
 
 from benchmarks.statistics import simulate
 from tests import example_experiments
-from workflow_scripts.lib import csv_tables, experiments_section
+from workflow_scripts.lib import change_bars, csv_tables, experiments_section
 from workflow_scripts.lib.effects import censored_p, contrast
 from workflow_scripts.lib.experiments import outcomes
 from workflow_scripts.lib.loss_history import step_noise
@@ -134,3 +135,14 @@ def test_equal_seconds_are_those_of_a_models_own_runs():
     wide, deep = (found[found.name == name].loss_at_seconds.to_numpy() for name in ("wide", "deep"))
     np.testing.assert_allclose(deep, wide)
     assert found.equal_tokens.nunique() == 1
+
+
+def test_marks_of_small_changes_are_told_apart(tmp_path):
+    """Rounded to whole per cent, marks half a per cent apart once read −2 %, −1 %, −1 %, 0 %."""
+    row = {"device": "cpu", "name": "wide", "outcome": "peak_bytes", "label_of_row": "sgd", "change": -0.018}
+    figure = tmp_path / "bars.svg"
+    words = {"label": "change", "caption": "", "nothing": ""}
+    change_bars.draw(pd.DataFrame([row]), "change", figure=figure, data=tmp_path / "bars.csv", **words)
+    marks = re.findall(r">(\S+)\s%<", figure.read_text(encoding="utf-8"))
+    assert len(marks) > 2
+    assert len(set(marks)) == len(marks)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pandas as pd
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from workflow_scripts.lib import csv_tables, facets, plotting
 from workflow_scripts.lib.experiments import OUTCOMES
@@ -42,7 +42,7 @@ def draw(rows: pd.DataFrame, value: str, *, label: str, caption: str, nothing: s
             axis.barh([names.index(name) for name in bars.label_of_row], bars[value], color=colors, height=0.62)
             axis.axvline(0, color=plotting.INK, linewidth=0.8)
             axis.xaxis.set_major_locator(MaxNLocator(4))
-            axis.xaxis.set_major_formatter(PercentFormatter(1, decimals=0))
+            axis.xaxis.set_major_formatter(FuncFormatter(lambda change, _: f"{plotting.plain(100 * change)} %"))
         plotting.label_axes(canvas, label)
         alt = f"Bars of change in memory, time and loss for {len(names)} combinations."
         plotting.save(canvas, figure, caption=f"{caption}{split.left_out}", alt=alt)

@@ -137,11 +137,13 @@ def legend(figure: Figure, axes: Sequence[Axes]) -> None:
 
 
 def plain(value: float) -> str:
-    """Prints a tick value briefly: 0.02, 5, 1.5k, 20M."""
+    """Prints a tick value briefly: 0.02, 5, 1.5k, 20M, −3."""
     if value == 0:
         return "0"
+    if value < 0:
+        return f"\N{MINUS SIGN}{plain(-value)}"
     for scale, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if abs(value) >= scale * 0.9999:
+        if value >= scale * 0.9999:
             return f"{value / scale:.3g}{unit}"
     return f"{value:.3g}"
 
