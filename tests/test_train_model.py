@@ -2,8 +2,10 @@
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 
+import pytest
 from safetensors import safe_open
 
 from tests import tiny_run
@@ -68,7 +70,7 @@ def test_a_run_that_diverges_still_leaves_all_its_files(tmp_path, monkeypatch):
     assert record["reason"].startswith("diverged at step")
     rows = tiny_run.table({"metrics": tmp_path / "run" / "metrics.csv"})
     assert len(rows) == record["result"]["diverged_at_step"] - 1 == record["result"]["n_steps"]
-    assert float(rows[-1]["loss"]) == record["result"]["last_finite_loss"]
+    assert float(rows[-1]["loss"]) == pytest.approx(record["result"]["last_finite_loss"], rel=1e-6)
     assert "diverged" in (tmp_path / "run" / "samples.txt").read_text()
     with safe_open(tmp_path / "run" / "model.safetensors", "np") as weights:
         assert list(weights.keys()) == []
@@ -111,3 +113,8 @@ def test_a_person_hears_of_it_every_ten_seconds_not_more_often(monkeypatch):
     ]
     assert listener.rows == [StepRow(1, 64, 0.1, 2.0, 1e-3, 1.0, 0.1)]
     assert progress_line(step=1, n_steps=2, loss=10.0, tokens_per_s=999_500, eta_s=3661).endswith("1:01:01 left")
+
+
+def test_rows_are_written_with_the_digits_that_they_have():
+    row = StepRow(3, 24576, 0.030623519897460937, 3.459430694580078, 6.557377049180328e-05, math.inf, 0.0149692478, None)
+    assert row.written() == (3, 24576, 0.0306235, 3.459431, 6.55738e-05, math.inf, 0.0149692, None)

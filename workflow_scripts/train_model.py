@@ -64,7 +64,7 @@ def main(
         )
     if outcome.status != "ok":
         ended = f"{outcome.status}: {outcome.reason}"
-        write_rows(metrics, StepRow._fields, listener.rows)
+        write_rows(metrics, StepRow._fields, (row.written() for row in listener.rows))
         save_file({}, weights, metadata={"status": outcome.status, "reason": outcome.reason})
         samples.write_text(f"No sample: the run did not end well ({ended}).\n", encoding="utf-8")
         listener.tell(ended)

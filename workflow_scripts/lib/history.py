@@ -17,6 +17,14 @@ class StepRow(NamedTuple):
     step_time_s: float  # of this step alone
     val_loss: float | None = None  # after this step's update, in nats per token; None where not evaluated
 
+    def written(self) -> tuple[int | float | None, ...]:
+        """The row as it is written: no more digits than a float32 or a clock has, which are half of the file."""
+        step, tokens, elapsed_s, loss, learning_rate, grad_norm, step_time_s, val_loss = self
+        return (
+            step, tokens, round(elapsed_s, 7), _digits(loss), _digits(learning_rate, 6), _digits(grad_norm, 6),
+            round(step_time_s, 7), _digits(val_loss),
+        )  # fmt: skip
+
     def numbers(self) -> list[float]:
         """The row as floats alone, NaN for what is missing."""
         return [math.nan if value is None else float(value) for value in self]
@@ -26,3 +34,7 @@ class StepRow(NamedTuple):
         """The row that `numbers` gave."""
         step, tokens, *others = numbers
         return cls(int(step), int(tokens), *(None if math.isnan(value) else value for value in others))
+
+
+def _digits(value: float | None, n: int = 7) -> float | None:
+    return None if value is None else float(f"{value:.{n}g}")

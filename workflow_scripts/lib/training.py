@@ -210,7 +210,7 @@ class Training:
         with self.sheet.spend("sample_s"), self.step.autocast():
             text = self.sample()
         with self.sheet.spend("checkpoint_s"):
-            write_rows(Path(self.arguments["metrics"]), StepRow._fields, self.rows)
+            write_rows(Path(self.arguments["metrics"]), StepRow._fields, (row.written() for row in self.rows))
             write_whole(Path(self.arguments["samples"]), lambda path: path.write_text(text, encoding="utf-8"))
             state = self.step.decoder.state_dict()  # a tied head is no name of its own: nothing in it is shared
             weights = {name: value.detach().cpu().contiguous() for name, value in state.items()}

@@ -14,7 +14,7 @@ def write_whole(path: Path, write: Callable[[Path], Any]) -> None:
 
 
 def write_rows(path: Path, columns: tuple[str, ...], rows: Iterable[tuple]) -> None:
-    """Writes a CSV table with full precision: floats as Python prints them, None as an empty field."""
+    """Writes a CSV table: floats as Python prints them, None as an empty field."""
 
     def write(unfinished: Path) -> None:
         with unfinished.open("w", newline="", encoding="utf-8") as file:
