@@ -116,5 +116,7 @@ def test_a_person_hears_of_it_every_ten_seconds_not_more_often(monkeypatch):
 
 
 def test_rows_are_written_with_the_digits_that_they_have():
-    row = StepRow(3, 24576, 0.030623519897460937, 3.459430694580078, 6.557377049180328e-05, math.inf, 0.0149692478, None)
+    row = StepRow(
+        3, 24576, 0.030623519897460937, 3.459430694580078, 6.557377049180328e-05, math.inf, 0.0149692478, None
+    )
     assert row.written() == (3, 24576, 0.0306235, 3.459431, 6.55738e-05, math.inf, 0.0149692, None)
