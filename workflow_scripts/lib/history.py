@@ -18,11 +18,11 @@ class StepRow(NamedTuple):
     val_loss: float | None = None  # after this step's update, in nats per token; None where not evaluated
 
     def written(self) -> tuple[int | float | None, ...]:
-        """The row as it is written: no more digits than a float32 or a clock has, which are half of the file."""
+        """The row as it is written: of what each step has, no more digits than a float32 or a clock has."""
         step, tokens, elapsed_s, loss, learning_rate, grad_norm, step_time_s, val_loss = self
         return (
             step, tokens, round(elapsed_s, 7), _digits(loss), _digits(learning_rate, 6), _digits(grad_norm, 6),
-            round(step_time_s, 7), _digits(val_loss),
+            round(step_time_s, 7), val_loss,
         )  # fmt: skip
 
     def numbers(self) -> list[float]:
