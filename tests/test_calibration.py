@@ -1,20 +1,17 @@
 """Calibration: the arithmetic on fake clocks, the self-check on a device that does not wait, one real quick pass."""
 
 import csv
-import itertools
 import json
 import math
 
 import pytest
-import torch
 
 from tests.checkout import ROOT
 from tests.test_timing import FakeDevice
 from tests.tiny_run import CPU
 from workflow_scripts import calibrate_device, collect_ceilings
-from workflow_scripts.lib import calibration, operator_costs
+from workflow_scripts.lib import calibration
 from workflow_scripts.lib.calibration import measure_ceilings, slowness, summarise
-from workflow_scripts.lib.operator_sizes import sizes
 from workflow_scripts.lib.outcome import Outcome
 from workflow_scripts.lib.provenance import modules_of
 from workflow_scripts.lib.self_check import check_clocks
@@ -255,21 +252,6 @@ def test_the_digest_contains_the_step_that_is_checked():
     names = {path.stem for path in modules_of("workflow_scripts/calibrate_device.py")}
     assert {"step", "model", "calibration", "correctness", "timing"} <= names
     assert not names & {"plotting", "records", "job", "machine_state"}
-
-
-@pytest.mark.parametrize(("late", "corners", "insides"), [(0.5, 1.0, 1.0), (2.0, 1.0, 0.0), (4.0, 0.0, 0.0)])
-def test_when_time_runs_out_corners_are_still_measured(monkeypatch, late, corners, insides):
-    """At 250 ms for a first call in 16 bits a GPU's calibration once ended with one size of a product."""
-    clock = itertools.chain([0.0], itertools.repeat(late))
-    monkeypatch.setattr(operator_costs, "time_call", lambda *_: {"seconds": 1e-5, "host_s": None, "n": 3})
-    points, cpu = sizes("cpu", "bf16"), torch.device("cpu")
-    found = operator_costs._measure_precision("bf16", points, cpu, 1e-3, 1.0, lambda: next(clock))
-    measured = {(one["kind"], tuple(one["dims"])) for one in found}
-    kinds = {kind for _, kind, _ in points}
-    assert {kind for kind, _ in measured} == kinds
-    for share, inside in ((corners, False), (insides, True)):
-        of_these = [(kind, dims) for where, kind, dims in points if where == inside]
-        assert len(measured & set(of_these)) == (len(of_these) * share or (0 if inside else len(kinds)))
 
 
 def test_no_operator_is_said_to_move_bytes_faster_than_a_copy():

@@ -144,10 +144,12 @@ def test_blocks_judge_the_documents_arithmetic():
 
 def test_a_slow_first_step_is_seen_where_steps_are_long():
     """1.2 s before steps of 0.957 s raise the mean of ten by 2 % only."""
-    rows = pd.DataFrame({"cell": ["2.7b"] * 2, "execution": "eager", "precision": "fp32", "n_discarded": [0, 1]})
-    rows = rows.assign(first_step_s=1.195, steady_s=0.957, mean_ratio=[1.019, 1.0])
+    rows = pd.DataFrame({"cell": ["2.7b"] * 2, "device": "gpu", "n_discarded": [0, 1]})
+    rows = rows.assign(execution="eager", precision="fp32", first_step_s=1.195, steady_s=0.957, mean_ratio=[1.019, 1.0])
     verdict, told = sizes.without_warm_up_is_slower(Evidence({"warm_up": rows}))
     assert verdict == HOLDS
     assert "1.25×" in told
     assert "1 cell" in told.replace("\N{NO-BREAK SPACE}", " ")
     assert sizes.without_warm_up_is_slower(Evidence({"warm_up": rows.assign(first_step_s=0.96)}))[0] == DOES_NOT
+    other = rows.assign(device="cpu", first_step_s=0.96)  # a cell of the same name
+    assert sizes.without_warm_up_is_slower(Evidence({"warm_up": pd.concat([rows, other])}))[0] == DOES_NOT

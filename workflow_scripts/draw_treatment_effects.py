@@ -31,7 +31,7 @@ def main(*, effects: Path, figure: Path, data: Path, spec: dict) -> None:
         canvas, axes = plotting.panels(len(panels), columns=3, height=height, share=False)
         treatment_panels.rows_of(axes, names, 3 if len(panels) > 4 or len(panels) % 3 == 0 else 2)
         for axis, (title, frame, outcome) in zip(axes, panels, strict=True):
-            axis.set_title("\n".join([OUTCOMES[outcome].title, *filter(None, [title])]))
+            axis.set_title(f"{OUTCOMES[outcome].title}\n{title}".rstrip())
             _draw(axis, frame[(frame.outcome == outcome) & frame.treatment.isin(names)], names)
         plotting.label_axes(canvas, "with the treatment ÷ baseline (less is better)")
         plotting.legend(canvas, axes)

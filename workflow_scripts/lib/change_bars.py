@@ -36,7 +36,7 @@ def draw(rows: pd.DataFrame, value: str, *, label: str, caption: str, nothing: s
         canvas, axes = plotting.panels(len(panels), columns=3, height=0.5 + 0.19 * len(names), share=False)
         rows_of(axes, names, 3 if len(panels) > 4 or len(panels) % 3 == 0 else 2)
         for axis, (title, frame, outcome) in zip(axes, panels, strict=True):
-            axis.set_title("\n".join([OUTCOMES[outcome].title, *filter(None, [title])]))
+            axis.set_title(f"{OUTCOMES[outcome].title}\n{title}".rstrip())
             bars = frame[(frame.outcome == outcome) & frame.label_of_row.isin(names)]
             colors = [plotting.SERIES[2] if change < 0 else plotting.SERIES[1] for change in bars[value]]
             axis.barh([names.index(name) for name in bars.label_of_row], bars[value], color=colors, height=0.62)

@@ -4,7 +4,7 @@ torch.compile fuses dropout into the kernel beside it, and there draws a number 
 time, and three are thrown away. Where the rest of the kernel only moves bytes, the drawing takes longest: 36 µs for
 residual, normalisation and dropout of 16,384 × 384 in 16 bits on an H200, where 17 µs are enough if it only reads bits.
 So torch's own generator fills a tensor with whole 64-bit numbers first, which the kernels read as 16 bits an element.
-Few bits an element are no new idea: FlashAttention decides by 8 (Dao-AILab/flash-attention, issue 993).
+Few bits an element are no new idea: FlashAttention decides by 8, see github.com/Dao-AILab/flash-attention/issues/993.
 """
 
 import torch

@@ -126,8 +126,9 @@ def _measure_precision(
 ) -> list[dict[str, Any]]:
     """Measures sizes in order for some time, but none beyond one that took too long.
 
-    The first size of a kind does not count, since its kernels are loaded with it: in 16 bits on an H200 the first of
-    eleven kinds took three seconds. Corners may take `CORNERS` times as long: without them rates would be guessed.
+    The first size of a kind does not count, since its kernels are loaded with it: in 16 bits on an H200 a share of
+    three seconds once ended with the first sizes of eleven kinds. Corners may take `CORNERS` times as long: without
+    them rates would be guessed.
     """
     found, too_long, start = [], [], read()
     for inside, kind, dims in points:

@@ -1,0 +1,39 @@
+"""Which operators a calibration measures when time runs out, on clocks that say so."""
+
+import itertools
+
+import pytest
+import torch
+
+from workflow_scripts.lib import operator_costs
+from workflow_scripts.lib.operator_sizes import sizes
+
+
+@pytest.mark.parametrize(("late", "corners", "insides"), [(0.5, 1.0, 1.0), (2.0, 1.0, 0.0), (4.0, 0.0, 0.0)])
+def test_when_time_runs_out_corners_are_still_measured(monkeypatch, late, corners, insides):
+    """In 16 bits on an H200 a calibration once ended with one size of a product."""
+    clock = itertools.chain([0.0], itertools.repeat(late))
+    monkeypatch.setattr(operator_costs, "time_call", lambda *_: {"seconds": 1e-5, "host_s": None, "n": 3})
+    points, cpu = sizes("cpu", "bf16"), torch.device("cpu")
+    found = operator_costs._measure_precision("bf16", points, cpu, 1e-3, 1.0, lambda: next(clock))
+    measured = {(one["kind"], tuple(one["dims"])) for one in found}
+    kinds = {kind for _, kind, _ in points}
+    assert {kind for kind, _ in measured} == kinds
+    for share, inside in ((corners, False), (insides, True)):
+        of_these = [(kind, dims) for where, kind, dims in points if where == inside]
+        assert len(measured & set(of_these)) == (len(of_these) * share or (0 if inside else len(kinds)))
+
+
+def test_loading_the_kernels_of_a_kind_takes_no_time_from_its_sizes(monkeypatch):
+    now, loaded = [0.0], set()
+
+    def time_call(kind, *_):
+        now[0] += 0.001 if kind in loaded else 10.0
+        loaded.add(kind)
+        return {"seconds": 1e-5, "host_s": None, "n": 3}
+
+    monkeypatch.setattr(operator_costs, "build", lambda kind, dims, device: (kind, None))
+    monkeypatch.setattr(operator_costs, "time_call", time_call)
+    points = sizes("cpu", "bf16")
+    found = operator_costs._measure_precision("bf16", points, torch.device("cpu"), 1e-3, 1.0, lambda: now[0])
+    assert len(found) == len(points)
