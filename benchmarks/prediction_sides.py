@@ -46,8 +46,8 @@ def measure_shapes(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
             if not (isinstance(error, Unavailable) or is_out_of_memory(error)):
                 raise
             send({"index": index, "failed": one_line(str(error))})
-        gc.collect()
         torch._dynamo.reset()
+        gc.collect()  # of what compiled code held, too: it would count as the next shape's
         reset_peak_memory(where)
     name = torch.cuda.get_device_name(where) if where.type == "cuda" else None
     environment = {"torch": torch.__version__, "cuda": torch.version.cuda, "device_name": name}

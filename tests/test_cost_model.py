@@ -89,6 +89,21 @@ def test_accumulation_repeats_all_but_the_update_and_checkpointing_repeats_a_for
     assert 1.3 < again < 1.8  # all but the head and each block's last product
 
 
+def test_only_eager_autocast_casts_what_products_read():
+    model = shape(3, 64)
+
+    def added(**more):
+        asked = dataclasses.replace(step(4), **more)
+        rows = [one for one in step_operators(model, asked) if one.kind == "residual" and one.dims == (4 * 128, 64)]
+        return sum(one.calls for one in rows)
+
+    assert added(precision="tf32") == added(precision="bf16", execution="compiled") == added()
+    # Of qkv, up and head: from 4 bytes to 2 forward, from 2 to 4 backward, where an addition moves 4 + 2 + 4.
+    assert added(precision="bf16") - added() == pytest.approx((2 * 3 + 1) * 12 / 10)
+    again = added(precision="bf16", checkpointing=True) - added(precision="bf16")
+    assert again == pytest.approx(2 * 3 * 6 / 10 + 2 * 3)
+
+
 def test_a_rate_is_recovered_between_the_sizes_that_were_measured():
     rates = device()
     for dims in ((100, 48, 200), (1000, 256, 300), (3000, 500, 1500)):

@@ -5,8 +5,9 @@ import itertools
 import pytest
 import torch
 
-from workflow_scripts.lib import operator_costs
+from workflow_scripts.lib import operator_calls, operator_costs
 from workflow_scripts.lib.operator_sizes import sizes
+from workflow_scripts.lib.precision import autocast
 
 
 @pytest.mark.parametrize(("late", "corners", "insides"), [(0.5, 1.0, 1.0), (2.0, 1.0, 0.0), (4.0, 0.0, 0.0)])
@@ -37,3 +38,18 @@ def test_loading_the_kernels_of_a_kind_takes_no_time_from_its_sizes(monkeypatch)
     points = sizes("cpu", "bf16")
     found = operator_costs._measure_precision("bf16", points, torch.device("cpu"), 1e-3, 1.0, lambda: now[0])
     assert len(found) == len(points)
+
+
+@pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
+def test_a_product_reads_what_the_product_before_it_left(monkeypatch, precision, dtype):
+    """Compiled, no product casts its input; eagerly those after a normalisation do, which `step_operators` counts."""
+    seen, cpu = [], torch.device("cpu")
+    plain = torch.nn.functional.linear
+    monkeypatch.setattr(
+        operator_calls.F, "linear", lambda x, weight: seen.append((x.dtype, weight.dtype)) or plain(x, weight)
+    )
+    with autocast(precision, cpu):
+        forward, backward = operator_calls.build("linear", (8, 4, 2), cpu)
+        assert forward().dtype == dtype
+    backward()
+    assert set(seen) == {(dtype, torch.float32)}

@@ -49,7 +49,7 @@ def _function(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[C
 
     if kind == "linear":
         rows, inputs, outputs = dims
-        return F.linear, [drawn(rows, inputs), drawn(outputs, inputs)]
+        return F.linear, [drawn(rows, inputs, dtype=product), drawn(outputs, inputs)]
     if kind == "attention":
         sequences, heads, length, size = dims
         return _attend(heads), [drawn(sequences, length, 3 * heads * size, dtype=product)]

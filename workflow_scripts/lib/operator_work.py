@@ -37,6 +37,7 @@ FUSED_PASSES = {
 }  # fmt: skip
 
 
+CAST = 0.6  # of what a residual addition reads and writes in 16 bits: 6 of 10 bytes an element
 LARGE_VOCABULARY = 4096  # as in `head_loss`, which needs torch
 
 
@@ -58,7 +59,8 @@ def step_operators(shape: ModelShape, step: StepSpec) -> list[Operator]:
     """Lists the operators of one optimizer step.
 
     With checkpointing a block's forward pass runs twice, but for its last product (early stop; torch's
-    `use_reentrant=False`). Dropout is counted as further passes like that of a residual addition.
+    `use_reentrant=False`). Dropout is counted as further passes like that of a residual addition, and so is what eager
+    autocast does between a normalisation and the products that read it: a cast there, and of the gradient back.
     """
     d, F, L, V, A = shape.n_embd, shape.n_inner, shape.n_layer, shape.vocab_size, step.accumulation
     b = step.batch_size // A
@@ -89,6 +91,9 @@ def step_operators(shape: ModelShape, step: StepSpec) -> list[Operator]:
         ("loss", (n, V)),
     ]
     operators += [Operator(kind=kind, dims=dims, calls=A, backward_calls=A) for kind, dims in ends]
+    if step.execution == "eager" and step.precision in ("bf16", "fp16"):
+        casts = 2 * L * (again + 1) + 2
+        operators.append(Operator(kind="residual", dims=(n, d), calls=CAST * A * casts, backward_calls=0))
     # Gradients that are added to others: where a block's stream forks, of a tied head, and of every micro-batch after
     # the first.
     sizes = parameter_sizes(shape)
