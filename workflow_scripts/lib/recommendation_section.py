@@ -6,7 +6,7 @@ import pandas as pd
 
 from workflow_scripts.lib.claims import STATUS_WORDS, Claim
 from workflow_scripts.lib.page import Column, table
-from workflow_scripts.lib.quantities import count, is_missing, percent, plural, quantity, span, times, unit_for
+from workflow_scripts.lib.quantities import count, digits, is_missing, percent, plural, quantity, span, times, unit_for
 from workflow_scripts.lib.recommendation import HEAD_SIZES, MIN_STEPS
 from workflow_scripts.lib.selection import USUAL_PROPORTIONS
 from workflow_scripts.lib.ways import WITHIN
@@ -143,7 +143,7 @@ def _check(row: dict[str, Any]) -> str:
         f"Its step was predicted to take {quantity(row['predicted_step_time_s'], 's')} and took "
         f"{quantity(row['step_time_s'], 's')}{interval if not is_missing(row['step_time_low_s']) else ''}: predicted "
         f"{percent(abs(row['relative_error']))} {off}{inside}. At the measured pace training takes "
-        f"{quantity(row['train_s'], 's')}{_over_budget(row)}."
+        f"{quantity(row['train_s'], 's')}{_over_budget(row)}{_seen_in_time(row)}."
     )
 
 
@@ -152,6 +152,14 @@ def _over_budget(row: dict[str, Any]) -> str:
     if is_missing(row["train_s"]) or row["train_s"] <= row["train_budget_s"]:
         return ""
     return f", more than the {quantity(row['train_budget_s'], 's')} allowed"
+
+
+def _seen_in_time(row: dict[str, Any]) -> str:
+    """How much of its text a training sees in the time allowed, where that is not all of it."""
+    if not _over_budget(row):
+        return ""
+    seen = row["n_tokens"] * row["train_budget_s"] / row["train_s"]
+    return f", in which it sees {digits(seen / row['n_params'])} tokens per parameter"
 
 
 def _time_taken(row: dict[str, Any]) -> str:
