@@ -66,6 +66,17 @@ def report(tmp_path_factory):
     return render(folder, example_tables.write_study(folder, cells=cells))
 
 
+@pytest.mark.parametrize(
+    ("names", "title"),
+    [(["A", "B", "C"], "on A, B and C"), (["A", "A"], "on A"), ([], "on no device")],
+)
+def test_the_title_names_each_hardware_once(names, title):
+    source = (REPORT / "report.html.j2").read_text(encoding="utf-8")
+    (heading,) = re.findall(r"<h1>(.*)</h1>", source)
+    hardware = {f"device{i}": name for i, name in enumerate(names)}
+    assert page.environment(REPORT).from_string(heading).render(hardware=hardware).endswith(title)
+
+
 def test_strings_from_outside_are_escaped(report):
     page_read = Text(report)
     assert not [tag for tag, _ in page_read.tags if tag in ("script", "b") and tag == "script"]

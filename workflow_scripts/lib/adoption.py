@@ -4,6 +4,7 @@ import dataclasses
 from typing import Any
 
 from workflow_scripts.lib.candidates import Candidate, Predict, field, overruns
+from workflow_scripts.lib.quantities import listing
 from workflow_scripts.lib.selection import Choice, describe
 from workflow_scripts.lib.specs import ModelShape, from_json
 
@@ -37,7 +38,7 @@ def adopt(
         for role, candidate in roles.items()
         for overrun in candidate.overruns
     ]
-    reasons = [f"The models are those that {' and '.join(recorded)} recorded; why they were chosen there:"]
+    reasons = [f"The models are those that {listing(recorded)} recorded; why they were chosen there:"]
     selection = {
         **theirs,
         "adopted_from": list(recorded),

@@ -17,7 +17,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from workflow_scripts.lib.claims import STATUS_WORDS
-from workflow_scripts.lib.quantities import MISSING, SPACE, count, digits, is_missing, span, times, unit_for
+from workflow_scripts.lib.quantities import MISSING, SPACE, count, digits, is_missing, listing, span, times, unit_for
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def environment(templates: Path) -> jinja2.Environment:
         loader=jinja2.FileSystemLoader(templates), autoescape=True, undefined=jinja2.StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    jinja.filters["prose"] = prose
+    jinja.filters["prose"], jinja.filters["listing"] = prose, listing
     return jinja
 
 

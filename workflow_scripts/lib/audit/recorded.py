@@ -6,6 +6,7 @@ import pandas as pd
 
 from workflow_scripts.lib.audit.findings import Seen, rule
 from workflow_scripts.lib.audit.frames import each, measured
+from workflow_scripts.lib.quantities import listing
 
 CODE = "the code that measured"  # ... which kinds of record; its digests stand in the finding's numbers
 ESSENTIAL = "tokens of the corpus"  # other tokens make other losses; other code or torch may only measure differently
@@ -48,4 +49,4 @@ def equal_hardware(table: pd.DataFrame) -> Iterator[Seen]:
     for hardware, rows in measured(table, "hardware").groupby("hardware", sort=False):
         if len(rows) > 1:
             names = [str(label) for label in rows.label]
-            yield Seen(", ".join(names), f"{' and '.join(names)} are the same hardware: {hardware}", {"n": len(rows)})
+            yield Seen(", ".join(names), f"{listing(names)} are the same hardware: {hardware}", {"n": len(rows)})
