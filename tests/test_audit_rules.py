@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from tests.audit_cases import CASES
-from tests.audit_rows import Rows, grid, modes, rows, treated
+from tests.audit_rows import Rows, grid, modes, optimizers, rows, treated
 from workflow_scripts.lib.audit.findings import Finding
 from workflow_scripts.lib.audit.frames import with_labels
 from workflow_scripts.lib.audit.registry import RULES, rules_table
@@ -73,6 +73,17 @@ def test_checkpointing_may_leave_the_loss_alone():
     table[1]["changes_arithmetic"] = False
     table[0]["changes_arithmetic"] = True
     assert found("identical_losses", table) == []
+
+
+def test_what_an_optimizer_saves_of_a_process_is_bounded_but_for_its_allocators_slack():
+    def table(saved):
+        rows = optimizers(320e6, 320e6 - saved)
+        return [
+            {**row, "peak_process_bytes": row["peak_allocated_bytes"], "peak_allocated_bytes": None} for row in rows
+        ]
+
+    assert found("saving_bounded", table(8e6 + 20e6)) == []
+    assert len(found("saving_bounded", table(8e6 + 40e6))) == 1
 
 
 def test_rules_are_documented_as_they_are():

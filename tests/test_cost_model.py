@@ -104,20 +104,6 @@ def test_only_eager_autocast_casts_what_products_read():
     assert again == pytest.approx(2 * 3 * 6 / 10 + 2 * 3)
 
 
-def test_a_rate_is_recovered_between_the_sizes_that_were_measured():
-    rates = device()
-    for dims in ((100, 48, 200), (1000, 256, 300), (3000, 500, 1500)):
-        expected = 2 * math.prod(dims) / 1e11 + OVERHEAD_S
-        assert rates.seconds("linear", "forward", dims) == pytest.approx(expected, rel=0.15)
-    assert rates.seconds("gelu", "forward", (300, 700)) == pytest.approx(12 * 210e3 / 1e10 + OVERHEAD_S, rel=0.1)
-
-
-def test_beyond_the_measured_sizes_the_last_rate_holds():
-    rates = device()
-    once, twice = (rates.seconds("residual", "forward", (n, 4096)) for n in (2**16, 2**17))
-    assert twice == pytest.approx(2 * once, rel=1e-3)
-
-
 def measured_cases(rates, n, noise=0.0, seed=0):
     """Cells of a device that is slower than its calibration says, the more the narrower the model."""
     drawing, cases = random.Random(seed), []

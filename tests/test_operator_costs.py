@@ -40,6 +40,18 @@ def test_loading_the_kernels_of_a_kind_takes_no_time_from_its_sizes(monkeypatch)
     assert len(found) == len(points)
 
 
+@pytest.mark.parametrize(("rows", "afresh"), [(512, True), (64, False)])
+def test_a_large_result_is_put_into_memory_that_the_system_hands_out(monkeypatch, rows, afresh):
+    """Logits of 32 MiB took a quarter of their time where the heap still held as much of an earlier operator's."""
+    done = []
+    monkeypatch.setattr(operator_costs, "return_free_memory", lambda: done.append("returned"))
+    monkeypatch.setattr(operator_costs, "build", lambda *_: (lambda: done.append("called"), None))
+    points, clock = [(False, "loss", (rows, 16384))], itertools.count(0.0, 1.0)
+    operator_costs._measure_precision("fp32", points, torch.device("cpu"), 1e-3, 1.0, lambda: next(clock))
+    timed = ["returned", "called"] if afresh else ["called"]
+    assert done == ["called", *timed]
+
+
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])
 def test_a_product_reads_what_the_product_before_it_left(monkeypatch, precision, dtype):
     """Compiled, no product casts its input; eagerly those after a normalisation do, which `step_operators` counts."""

@@ -126,6 +126,8 @@ class _Table:
             return np.log2([float(elements(self.kind, dims))])
         if self.kind == "attention":
             return np.log2([dims[0] * dims[1], dims[2], dims[3]])
+        if self.kind == "loss":
+            return np.log2([float(elements(self.kind, dims)), dims[1]])
         return np.log2(np.array(dims, dtype=float))
 
     def _roofline_s(self, dims: tuple[int, ...]) -> float:

@@ -57,7 +57,7 @@ def sizes(device: DeviceType, precision: Precision = "fp32") -> list[tuple[bool,
     kept = [
         point
         for point in points
-        if _elements(*point[1:]) <= LARGEST[device] and (precision == "fp32" or point[1] not in ALWAYS_FP32)
+        if result_elements(*point[1:]) <= LARGEST[device] and (precision == "fp32" or point[1] not in ALWAYS_FP32)
     ]
     return sorted(kept, key=lambda point: (point[0], point[0] and point[1] != "linear", _work(*point[1:])))
 
@@ -73,7 +73,8 @@ def _split(dims: Dims) -> Dims:
     return (dims[0] // 4, 4, *dims[1:])
 
 
-def _elements(name: str, dims: Dims) -> int:
+def result_elements(name: str, dims: Dims) -> int:
+    """Gives the elements of an operator's result, for products and embeddings with their table."""
     if name in ("linear", "embedding"):
         return dims[0] * dims[2] + dims[1] * dims[2]
     return math.prod(dims)
@@ -83,4 +84,4 @@ def _work(name: str, dims: Dims) -> int:
     """FLOPs, roughly."""
     if name == "attention":
         return math.prod(dims) * dims[2]
-    return math.prod(dims) if name == "linear" else 64 * _elements(name, dims)
+    return math.prod(dims) if name == "linear" else 64 * result_elements(name, dims)
