@@ -42,8 +42,8 @@ LEAST_CALLS = 3  # of which the median counts: what disturbs a call disturbs it 
 SMALL_CALLS = 0.5  # share of the time that would do if no call took longer than its point's time
 LONG, LONGEST = 4.0, 16.0  # of a point's time: a call that is timed once; one beyond which larger sizes are left out
 CORNERS = 3.0  # times as long may the corners of all kinds take
-# Elements of 4 bytes whose block glibc never keeps for the next one (DEFAULT_MMAP_THRESHOLD_MAX, mallopt(3)), unless the
-# heap happens to have room: a calibration's has, a step's, which holds activations, has not.
+# Elements of 4 bytes, of which glibc never keeps a block for the next (mallopt(3), DEFAULT_MMAP_THRESHOLD_MAX) if its
+# heap has no room: a step's, which holds activations, has none; a calibration's may have some.
 NEVER_KEPT = 2**23
 CALL_S = 0.1  # for which an empty backward pass is repeated
 QUEUED = 8  # calls that CUDA's queue holds easily, at up to some dozen kernels each
