@@ -144,4 +144,4 @@ def test_a_claim_about_nothing_in_particular_says_so_by_silence(tmp_path):
               "published_conditions": pd.DataFrame()}  # fmt: skip
     found = published_section.section(tables, {}, "example")
     assert [claim["about"] for claim in found["claims"]] == ["", "", ""]
-    assert "3\u00a0claims of the document 0 hold, 0 do not, and of 3 nothing" in found["counted"]
+    assert "3\u00a0claims of the document 0\u00a0hold, 0\u00a0do not, and of 3 nothing" in found["counted"]

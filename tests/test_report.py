@@ -253,6 +253,6 @@ def test_memory_and_other_timers_stand_beside_what_they_check(report):
     assert "40.0" in text  # MiB, as the heading of its column says
     assert "blocked_autorange" in text
     assert "On cpu the predicted peak of 1 step was off by 0.10 % in the median and 0.10 % at worst." in text
-    assert "of 3 cells on cpu 1 were left out as too large and 1 beyond the border were tried all the same" in text
+    assert "of 3 cells on cpu 1 was left out as too large and 1 was tried all the same beyond the border" in text
     assert "can judge 2 decisions, of which 2 were right; 0 cells were wrongly said to fit" in text
     assert "1.02" in text

@@ -136,7 +136,8 @@ def _cards(runs: pd.DataFrame) -> str:
     across = int((others.card != others.card_of_baseline).sum())
     return (
         f" The runs were made on {runs.card.nunique()} equal cards, each run on one; {across} of "
-        f"{plural(len(others), 'run')} stand on another card than the baseline that they are compared with."
+        f"{plural(len(others), 'run')} {'stands' if across == 1 else 'stand'} on another card than the baseline of "
+        "its comparison."
     )
 
 
@@ -179,13 +180,16 @@ def _undecided(effects: pd.DataFrame) -> str:
     left = effects[(effects.verdict == "undecided") & effects.p.notna()]
     known = left.more_seeds.dropna()
     single = effects[effects.p.isna() & effects.ratio.notna()]
-    text = f"{plural(len(effects) - len(left) - len(single), 'comparison')} of {len(effects)} are decided."
+    decided = len(effects) - len(left) - len(single)
+    text = f"{plural(decided, 'comparison')} of {len(effects)} {'is' if decided == 1 else 'are'} decided."
     if len(known):
         text += (
             f" Of the others, {len(known)} would be, with a power of 80 %, by {known.min():.0f} to {known.max():.0f} "
             "more seeds, if effect and noise are what they seem, before any correction."
         )
-    return text + (f" {len(single)} have one seed only, which decides nothing." if len(single) else "")
+    return text + (
+        f" {plural(len(single), 'has', 'have')} one seed only, which decides nothing." if len(single) else ""
+    )
 
 
 def _interactions(crossed: pd.DataFrame) -> list[str]:
@@ -201,7 +205,8 @@ def _interactions(crossed: pd.DataFrame) -> list[str]:
             for row in sure.loc[order].head(MOST_NAMED).itertuples()
         ]
         text = (
-            f"{OUTCOMES[outcome].title.capitalize()}: of {plural(len(rows), 'pair')}, {len(sure)} surely differ from "
+            f"{OUTCOMES[outcome].title.capitalize()}: of {plural(len(rows), 'pair')}, "
+            f"{plural(len(sure), 'surely differs', 'surely differ')} from "
         )
         lines.append(f"{text}the product of what each does alone" + (f", most {listing(named)}." if named else "."))
     return lines

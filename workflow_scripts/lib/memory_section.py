@@ -74,14 +74,15 @@ def decided(fits: pd.DataFrame) -> list[str]:
         whose = "as the config says" if rows.capped.iloc[0] else "of this device"
         told = (
             f"For {quantity(float(rows.limit_bytes.iloc[0]), 'bytes')} {whose}, of {plural(len(rows), 'cell')} on "
-            f"{device} {decision.get(LEFT_OUT, 0):,} were left out as too large and {decision.get(TRIED, 0):,} beyond "
-            "the border were tried all the same."
+            f"{device} {plural(decision.get(LEFT_OUT, 0), 'was', 'were')} left out as too large and "
+            f"{plural(decision.get(TRIED, 0), 'was', 'were')} tried all the same beyond the border."
         )
         judged = len(rows) - int(judgement.get(OPEN, 0))
         if judged:
             told += (
-                f" What happened can judge {plural(judged, 'decision')}, of which {judgement.get(RIGHT, 0):,} were "
-                f"right; {judgement.get(WRONG_FIT, 0):,} cells were wrongly said to fit and "
+                f" What happened can judge {plural(judged, 'decision')}, of which "
+                f"{plural(judgement.get(RIGHT, 0), 'was', 'were')} right; "
+                f"{plural(judgement.get(WRONG_FIT, 0), 'cell was', 'cells were')} wrongly said to fit and "
                 f"{judgement.get(WRONG_SKIP, 0):,} wrongly said not to."
             )
         sentences.append(told)

@@ -51,8 +51,9 @@ def section(tables: dict[str, pd.DataFrame], hardware: dict[str, str], study: st
 def _counted(rows: pd.DataFrame) -> str:
     n = rows.ours.value_counts()
     return (
-        f"Held against these measurements, of {plural(len(rows), 'claim')} of the document {n.get(HOLDS, 0):,} hold, "
-        f"{n.get(DOES_NOT, 0):,} do not, and of {n.get(CANNOT_SAY, 0):,} nothing can be said."
+        f"Held against these measurements, of {plural(len(rows), 'claim')} of the document "
+        f"{plural(n.get(HOLDS, 0), 'holds', 'hold')}, {plural(n.get(DOES_NOT, 0), 'does', 'do')} not, and of "
+        f"{n.get(CANNOT_SAY, 0):,} nothing can be said."
     )
 
 

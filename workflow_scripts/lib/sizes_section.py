@@ -208,8 +208,8 @@ def _fitting(rows: pd.DataFrame, device: str) -> Iterator[str]:
     judged = len(rows) - int(checked.get(OPEN, 0))
     yield (
         f"Cells near the border judge {judged:,} of these {len(rows):,} predictions: of {checked.get(HOLDS, 0):,} both "
-        f"sides agree, of {checked.get(HALF, 0):,} the one side that was tried, and {checked.get(WRONG, 0):,} are "
-        "refuted."
+        f"sides agree, of {checked.get(HALF, 0):,} the one side that was tried, and "
+        f"{plural(checked.get(WRONG, 0), 'is', 'are')} refuted."
         if judged
         else "No cell lies near enough to the border to judge these predictions."
     )
