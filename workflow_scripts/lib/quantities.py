@@ -86,7 +86,7 @@ def span(low: float | None, high: float | None, scale: float = 1.0) -> str:
 
 
 def plural(n: int, noun: str, many: str | None = None) -> str:
-    """Prints a count with its noun: 1 cell, 3 cells."""
+    """Prints a count with its noun, or with the verb that follows it: 1 cell, 3 cells; 1 holds, 3 hold."""
     return f"{n:,}{SPACE}{noun if n == 1 else many or noun + 's'}"
 
 
