@@ -165,6 +165,12 @@ CASES: dict[str, Case] = {
         "",
         "warning",
     ),
+    "past_its_best": Case(
+        column("final_val_loss", 1.70, best_val_loss=1.46),
+        column("final_val_loss", 1.47, best_val_loss=1.46),
+        "",
+        "warning",
+    ),
     "few_seeds": Case(column("loss", 0.8, n_seeds=1), column("loss", 0.8, n_seeds=3), "", "warning"),
     "noise_floor": Case(
         column("train_s", 94, 101, 132, model="a", treatment="same", loss=1.7),

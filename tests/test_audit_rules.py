@@ -86,5 +86,15 @@ def test_what_an_optimizer_saves_of_a_process_is_bounded_but_for_its_allocators_
     assert len(found("saving_bounded", table(8e6 + 40e6))) == 1
 
 
+def test_what_an_optimizer_saves_on_a_device_is_bounded_but_for_whole_blocks():
+    """SGD in AdamW's place, 10,745,088 parameters on an H200: 85,960,704 bytes of state, 87,422,464 were saved."""
+
+    def table(saved):
+        return [{**row, "n_params": 10_745_088} for row in optimizers(2_832_388_608, 2_832_388_608 - saved)]
+
+    assert found("saving_bounded", table(87_422_464)) == []
+    assert len(found("saving_bounded", table(440_000_000))) == 1
+
+
 def test_rules_are_documented_as_they_are():
     assert Path("resources/audit_rules.md").read_text(encoding="utf-8").endswith("\n\n" + rules_table())

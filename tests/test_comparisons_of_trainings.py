@@ -143,6 +143,18 @@ def test_an_order_of_convergence_needs_seeds_that_are_apart():
     assert convergence.order(judged(3, 0), "wide", "deep", ends) == "undecided"
 
 
+def test_a_loss_that_rises_again_has_not_converged():
+    curves = [_curve(5000, seed, "wide") for seed in range(3)]
+    for curve in curves:
+        curve.loc[curve.tokens > 8000, "val_loss"] = np.linspace(1.0, 1.2, 12)
+    rows = pd.DataFrame(convergence.judge_convergence(pd.concat(curves)))
+    assert rows.settled_tokens.isna().all()
+    assert set(rows.lowest_tokens) == {5000.0}
+    (told,) = training_section.convergence_sentences(rows)
+    assert "lowest, 1.000, after 5.00k" in told
+    assert "(3 of 3" in told
+
+
 def test_the_best_rate_of_an_optimizer_warns_at_the_edge_of_the_grid():
     rows = pd.DataFrame(optimizer_sweep.sweep_optimizers(*example_comparisons.sweep()))
     best = rows[rows.best].set_index("optimizer")

@@ -13,7 +13,7 @@ from scipy import stats
 from benchmarks.statistics import simulate
 from tests import example_experiments
 from workflow_scripts.lib import change_bars, csv_tables, experiments_section
-from workflow_scripts.lib.effects import censored_p, contrast
+from workflow_scripts.lib.effects import OTHER_WORK, censored_p, contrast
 from workflow_scripts.lib.experiments import outcomes
 from workflow_scripts.lib.loss_history import step_noise
 from workflow_scripts.lib.power import seeds_to_decide
@@ -61,7 +61,9 @@ def test_what_was_put_in_is_found(tables):
     assert effects.loc[("bf16", "token_time_s")].ratio == pytest.approx(0.65, rel=0.02)
     assert effects.loc[("bf16", "token_time_s")].verdict == "better"
     assert effects.loc[("quarter_batch", "token_time_s")].verdict == "worse"
-    assert effects.loc[("quarter_batch", "step_time_s")].verdict == "better"
+    assert effects.loc[("quarter_batch", "step_time_s")].ratio < 0.5
+    assert effects.loc[("quarter_batch", "step_time_s")].verdict == OTHER_WORK
+    assert effects.loc[("bf16", "step_time_s")].verdict == "better"
     assert set(effects.loc["equal"].verdict) <= {"same", "undecided"}
     never = effects.loc[("sgd", "tokens_to_loss")]
     assert never.n_reached == 0
@@ -106,6 +108,7 @@ def test_the_section_says_what_the_tables_hold(tables):
     shown = experiments_section.section({name: tables[name] for name in names}, "example")
     assert "`bf16` 0.65" in " ".join(shown["effects"])
     assert "0 of 3 runs did" in " ".join(shown["effects"])
+    assert "not judged" in shown["undecided"]
     assert experiments_section.section({}, "example") is None
     runs = tables["runs"].assign(card=["GPU-1" if seed < 3 else "GPU-2" for seed in tables["runs"].seed])
     runs.loc[runs.treatment == "layers_x2", "card"] = "GPU-2"

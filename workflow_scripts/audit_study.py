@@ -5,7 +5,8 @@ Inputs:
         have no rows.
     selection: selection.json, or nothing where the study names its models. The records that the tables name are read
         for raw samples and for what was observed; those that lie elsewhere are passed over.
-    recordings, corpus: recordings of other devices, and corpus.json, whose tokens theirs must be.
+    recordings, corpus: recordings of other devices, and corpus.json, whose tokens theirs must be, and whose number of
+        them tells how often a run saw the text.
 Output:
     findings: findings.json, a list of rule, severity (error, warning, note), subject (`device/cell` or `device/run`,
         `all rows`, or a comparison), message, advice, numbers (s, bytes, ratios); gravest first.
@@ -56,6 +57,8 @@ def main(
         recorded=measured_elsewhere(recordings, corpus, spec),
         folder=Path(),
     )
+    trained_on = json.loads(corpus.read_text(encoding="utf-8"))["splits"]["train"]
+    tables["runs"] = tables["runs"].assign(corpus_train_tokens=trained_on["stop"] - trained_on["start"])
     tables |= operators_of_probes(csv_tables.read(operator_probes), csv_tables.read(operator_counts))
     found = [
         dataclasses.replace(finding, subject=f"{name}: all rows") if finding.subject == "all rows" else finding

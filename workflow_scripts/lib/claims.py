@@ -201,6 +201,10 @@ def _losses(runs: pd.DataFrame, device: str) -> Iterable[Claim]:
     tokens = sorted(set(runs.n_tokens))
     text = f"On {device}, after training on {listing(count(n) for n in tokens)} tokens, validation loss in nats per "
     text += f"token is {listing(told)}."
+    for name, group in ranked:
+        best = group.best_val_loss.mean()
+        if group.final_val_loss.mean() > (1 + THRESHOLDS["settled"]) * best:
+            text += f" `{name}` ends past its best: it was at {best:.3f} by step {group.best_val_step.median():,.0f}."
     unlike, verdict = None, ""
     if len(ranked) > 1:
         (lower, a), (higher, b) = ranked[:2]

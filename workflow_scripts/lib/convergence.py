@@ -1,7 +1,8 @@
 """Where a training has converged, and whether it ended in a steady state, by a rule that is stated.
 
 The validation loss is smoothed by the median of three neighbouring evaluations. A run has converged at the tokens from
-which on this stays within a stated share of its last value; the evaluations before and after them are the interval.
+which on this stays within a stated share of its last value; the evaluations before and after them are the interval. A
+run whose loss ends above its lowest by more than that share has not converged: it is past its best.
 Its state is steady if the last fifth of the run changed the loss by less than another stated share. The norm of the
 gradient has settled when the running median of it stays within a share of the level of the last fifth.
 """
@@ -14,8 +15,9 @@ import pandas as pd
 from workflow_scripts.lib.comparisons import THRESHOLDS
 
 COLUMNS = (
-    "device run name treatment seed n_evaluations first_val_loss final_val_loss settled_tokens settled_low_tokens "
-    "settled_high_tokens settled_s late_change steady grad_norm_level grad_settled_tokens grad_settled_step"
+    "device run name treatment seed n_evaluations first_val_loss final_val_loss lowest_val_loss lowest_tokens risen "
+    "settled_tokens settled_low_tokens settled_high_tokens settled_s late_change steady grad_norm_level "
+    "grad_settled_tokens grad_settled_step"
 ).split()
 LAST = 0.8  # share of the tokens after which a run is in its last fifth
 MIN_EVALUATIONS = 4
@@ -42,9 +44,14 @@ def _loss(evaluated: pd.DataFrame) -> dict[str, Any]:
     if len(losses) < MIN_EVALUATIONS:
         return found
     smooth = evaluated.val_loss.rolling(3, center=True, min_periods=2).median().to_numpy(float)
+    lowest = int(np.argmin(losses))
+    found |= {"lowest_val_loss": losses[lowest], "lowest_tokens": tokens[lowest]}
+    found["risen"] = float(smooth[-1] / smooth.min() - 1)
     late = float(np.interp(LAST * tokens[-1], tokens, smooth))
     found |= {"late_change": late / smooth[-1] - 1, "steady": abs(late / smooth[-1] - 1) < THRESHOLDS["steady"]}
     band = THRESHOLDS["settled"]
+    if found["risen"] > band:
+        return found
     outside = np.flatnonzero(np.abs(smooth / smooth[-1] - 1) > band)
     if not len(outside):
         return found | {"settled_tokens": tokens[0], "settled_low_tokens": 0.0, "settled_high_tokens": tokens[0],

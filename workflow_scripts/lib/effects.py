@@ -15,10 +15,13 @@ import pandas as pd
 from scipy import special
 from statsmodels.stats.multitest import multipletests
 
+from workflow_scripts.lib.audit.comparisons import TOKENS_EQUAL
 from workflow_scripts.lib.experiments import BASELINE, OUTCOMES, TO_LOSS
 from workflow_scripts.lib.power import ALPHA, detectable, seeds_to_decide
 
 IDENTITY = ["device", "name", "treatment", "levels"]
+PER_RUN = ("step_time_s", "train_s", "final_val_loss")  # of a run as it was, so of as many tokens as it saw
+OTHER_WORK = "other work"
 _EXACT = 1e-9  # spread of logarithms below which values are equal: rounding, of what does not depend on the seed
 
 
@@ -111,9 +114,10 @@ def treatment_effects(table: pd.DataFrame, spreads: Mapping[str, float] | None =
 
     Returns:
         One row a device, model, treatment and outcome: ratio with its 95 % interval, p and Holm's p, verdict (better,
-        worse, same, undecided), the noise (standard deviation of the difference of logarithms over seeds), the noise
-        floor of so many seeds, and how many seeds would decide. Of runs that did not all reach the loss: `at_least`
-        or `at_most`, and counts.
+        worse, same, undecided; `OTHER_WORK` for an outcome `PER_RUN` of runs that saw `tokens_ratio` times the
+        baseline's tokens), the noise (standard deviation of the difference of logarithms over seeds), the noise floor
+        of so many seeds, and how many seeds would decide. Of runs that did not all reach the loss: `at_least` or
+        `at_most`, and counts.
     """
     rows = []
     present = [outcome for outcome in OUTCOMES if table[outcome].notna().any() or outcome in TO_LOSS]
@@ -126,6 +130,7 @@ def treatment_effects(table: pd.DataFrame, spreads: Mapping[str, float] | None =
             if treatment == BASELINE:
                 continue
             identity = {"device": device, "name": name, "treatment": treatment, "levels": frame["levels"].iloc[0]}
+            identity["tokens_ratio"] = frame.tokens_at_end.median() / baseline.tokens_at_end.median()
             for outcome in present:
                 found = _effect(frame, baseline, outcome)
                 if found is not None:
@@ -140,9 +145,9 @@ def treatment_effects(table: pd.DataFrame, spreads: Mapping[str, float] | None =
 
 
 COLUMNS = [
-    *IDENTITY, "outcome", "ratio", "low", "high", "p", "p_holm", "verdict", "equivalent", "margin", "n_seeds", "paired",
-    "noise", "noise_floor", "seeds_to_decide", "more_seeds", "n_reached", "n_runs", "n_reached_baseline",
-    "n_runs_baseline", "at_least", "at_most", "record",
+    *IDENTITY, "tokens_ratio", "outcome", "ratio", "low", "high", "p", "p_holm", "verdict", "equivalent", "margin",
+    "n_seeds", "paired", "noise", "noise_floor", "seeds_to_decide", "more_seeds", "n_reached", "n_runs",
+    "n_reached_baseline", "n_runs_baseline", "at_least", "at_most", "record",
 ]  # fmt: skip
 
 
@@ -213,6 +218,8 @@ def _censored(treated: list[tuple[float, bool]], baseline: list[tuple[float, boo
 
 def _verdict(row: dict, spread: float | None) -> str:
     """Same before better and worse: what is surely smaller than the margin is none, however small its p."""
+    if row["outcome"] in PER_RUN and abs(row["tokens_ratio"] - 1) > TOKENS_EQUAL:
+        return OTHER_WORK
     if row["equivalent"]:
         return "same"
     if pd.isna(row["p_holm"]) or row["p_holm"] > ALPHA:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pandas as pd
 
+from workflow_scripts.lib.effects import OTHER_WORK
 from workflow_scripts.lib.experiments import BASELINE, OUTCOMES, TO_LOSS, changed, levels_of
 from workflow_scripts.lib.page import Column, table
 from workflow_scripts.lib.quantities import count, digits, is_missing, listing, percent, plural, quantity, span, times
@@ -177,6 +178,8 @@ def _named(row: dict) -> str:
 
 
 def _undecided(effects: pd.DataFrame) -> str:
+    unlike = effects.verdict == OTHER_WORK
+    n_unlike, effects = int(unlike.sum()), effects[~unlike]
     left = effects[(effects.verdict == "undecided") & effects.p.notna()]
     known = left.more_seeds.dropna()
     single = effects[effects.p.isna() & effects.ratio.notna()]
@@ -187,9 +190,14 @@ def _undecided(effects: pd.DataFrame) -> str:
             f" Of the others, {len(known)} would be, with a power of 80 %, by {known.min():.0f} to {known.max():.0f} "
             "more seeds, if effect and noise are what they seem, before any correction."
         )
-    return text + (
-        f" {plural(len(single), 'has', 'have')} one seed only, which decides nothing." if len(single) else ""
-    )
+    if len(single):
+        text += f" {plural(len(single), 'has', 'have')} one seed only, which decides nothing."
+    if n_unlike:
+        text += (
+            f" {n_unlike} more {'is' if n_unlike == 1 else 'are'} not judged, because those runs saw other numbers of "
+        )
+        text += "tokens than the baseline's: one that ends sooner may only have done less."
+    return text
 
 
 def _interactions(crossed: pd.DataFrame) -> list[str]:

@@ -22,6 +22,9 @@ RUN = [
 CONVERGENCE = [
     *RUN,
     Column(name="final_val_loss", title="last validation loss", kind="loss", measured=True),
+    Column(name="lowest_val_loss", title="lowest", kind="loss", measured=True),
+    Column(name="lowest_tokens", title="after", kind="tokens", measured=True),
+    Column(name="risen", title="risen since", kind="percent", measured=True),
     Column(name="settled_tokens", title="converged after", kind="tokens", measured=True),
     Column(name="settled_tokens", title="between evaluations at", kind="tokens", low="settled_low_tokens",
            high="settled_high_tokens", measured=True),
@@ -69,7 +72,8 @@ def _convergence(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         return None
     rule = (
         f"A run has converged once its validation loss, smoothed over three evaluations, stays within "
-        f"{percent(THRESHOLDS['settled'])} of its last value, and its state is steady if the last fifth of the run "
+        f"{percent(THRESHOLDS['settled'])} of its last value, unless that lies further than this above its lowest; its "
+        f"state is steady if the last fifth of the run "
         f"moved it by less than {percent(THRESHOLDS['steady'])}. The gradient norm has settled once its running median "
         f"stays within {percent(THRESHOLDS['settled_norm'])} of its last level."
     )
@@ -84,10 +88,19 @@ def _convergence(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
 def convergence_sentences(rows: pd.DataFrame) -> Iterable[str]:
     """What can be said of the models of one device: an order only where the intervals of all seeds are apart."""
     device = rows.device.iloc[0]
+    risen = rows[rows.risen > THRESHOLDS["settled"]]
+    for model, own in risen.groupby("name", sort=False):
+        runs = plural(int((rows.name == model).sum()), "run")
+        yield (
+            f"On {device}, `{model}` ends past its best: its validation loss was lowest, "
+            f"{own.lowest_val_loss.median():.3f}, after {quantity(own.lowest_tokens.median(), 'tokens')}, and rose by "
+            f"{percent(own.risen.median())} until the end ({len(own):,} of {runs})."
+        )
     settled = rows.dropna(subset=["settled_tokens"])
     models = list(dict.fromkeys(settled.name))
     if not models:
-        yield f"On {device}, too few evaluations tell where a run converged."
+        if risen.empty:
+            yield f"On {device}, too few evaluations tell where a run converged."
         return
     told = []
     for model in models:

@@ -12,6 +12,7 @@ from workflow_scripts.lib.audit.wording import count, percent, scaled, seconds, 
 
 MIN_SEEDS = 3
 MANY_PASSES = 5.0
+RISEN = 0.02
 NOISE_NOTABLE = 0.05
 TOKENS_EQUAL = 0.01
 BETTER_BY = 0.10
@@ -104,6 +105,28 @@ def many_passes(table: pd.DataFrame) -> Iterator[Seen]:
     first = passes.iloc[0]
     text = f"{passes.min():.1f} to {passes.max():.1f} passes over the text ({first:.1f} in {rows.iloc[0].label})"
     yield Seen("all rows", text, {"passes_low": passes.min(), "passes_high": passes.max(), "passes_first": first})
+
+
+@rule(
+    severity="warning",
+    meaning="A validation loss that rises again tells of a text learnt by heart, or of steps too large.",
+    advice="Keep the weights of the best step, train for fewer steps or on more text; compare the best losses, too.",
+    applies=("best_val_loss",),
+    needs=("final_val_loss",),
+    RISEN=RISEN,
+)
+def past_its_best(table: pd.DataFrame) -> Iterator[Seen]:
+    for row in each(measured(table, "best_val_loss", "final_val_loss")):
+        ratio = row.final_val_loss / row.best_val_loss
+        if ratio > 1 + RISEN:
+            step, seen, text_tokens = (
+                value(row, name) for name in ("best_val_step", "n_tokens", "corpus_train_tokens")
+            )
+            text = f"validation loss {row.final_val_loss:.3f} at the end, {percent(ratio)} on its best, "
+            text += f"{row.best_val_loss:.3f}" + (f" at step {step:,.0f}" if step else "")
+            text += f", after {seen / text_tokens:,.1f} passes over the text" if seen and text_tokens else ""
+            numbers = {"ratio": ratio, "best_val_loss": row.best_val_loss, "final_val_loss": row.final_val_loss}
+            yield Seen(row.label, text, numbers)
 
 
 @rule(

@@ -22,6 +22,9 @@ from workflow_scripts.lib.audit.frames import (
 from workflow_scripts.lib.audit.wording import count, percent, scaled, times
 
 FALL, PROCESS_FALL = 0.01, 0.10
+ROUNDED = (
+    0.10  # CUDA's allocator leaves a tensor in its block where less than 1 MiB beside it would be free: of 10 and more
+)
 FLAT = 0.01
 FLAT_PARAMS = 1.5
 EQUAL_GAP = 0.005
@@ -163,6 +166,7 @@ def memory_flat(table: pd.DataFrame) -> Iterator[Seen]:
     applies=("optimizer", "treatment", "peak_allocated_bytes|peak_reserved_bytes"),
     needs=("n_params",),
     PROCESS_FALL=PROCESS_FALL,
+    ROUNDED=ROUNDED,
 )
 def saving_bounded(table: pd.DataFrame) -> Iterator[Seen]:
     column = first_of(table, MEMORIES)
@@ -175,8 +179,8 @@ def saving_bounded(table: pd.DataFrame) -> Iterator[Seen]:
         saved = most[column] - least[column]
         bound = (copies.max() - copies.min()) * FP32_BYTES * most.n_params
         state = copies.max() * FP32_BYTES * most.n_params
-        # A process keeps of what it freed as much as its allocator likes.
-        slack = PROCESS_FALL * most[column] if column == "peak_process_bytes" else 0.0
+        # A process keeps of what it freed as much as its allocator likes; a device's hands out whole blocks.
+        slack = PROCESS_FALL * most[column] if column == "peak_process_bytes" else ROUNDED * bound
         if saved > bound + slack:
             text = (
                 f"saves {scaled(saved, 'B')} of {words(column)}, but leaves out only {scaled(bound, 'B')} of the "
