@@ -65,6 +65,18 @@ def test_what_is_unlike_is_told_and_what_is_not_stated_is_not_taken_to_be_alike(
     assert told[("warm-up", None)] == beside.CANNOT
 
 
+def test_a_condition_is_about_the_rows_that_it_names():
+    ours = pd.DataFrame({"device": "gpu", "optimizer": ["adamw", "sgd"], "momentum": [0.9, 0.0], "run": ["a", "b"]})
+    asked = beside.Condition(title="momentum", published="momentum", ours="momentum", where={"optimizer": "sgd"})
+    for condition, told in ((asked, "0"), (beside.dataclasses.replace(asked, where={}), "0.900 and 0")):
+        pairing = beside.Pairing(
+            published="runs", ours="runs", title="Runs", join={"run": "run"}, conditions=(condition,)
+        )
+        printed = Table(pd.DataFrame({"run": ["a", "b"]}), pd.DataFrame())
+        _, (found,) = beside.set_beside(pairing, printed, {"runs": ours}, {})
+        assert found["ours"] == told
+
+
 def test_a_pairing_names_its_fault():
     with pytest.raises(ValueError, match=r"table cells has no column n_samplez"):
         set_beside(example_tables.cells(), where={"n_samplez": 3})

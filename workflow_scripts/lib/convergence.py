@@ -46,7 +46,7 @@ def _loss(evaluated: pd.DataFrame) -> dict[str, Any]:
     smooth = evaluated.val_loss.rolling(3, center=True, min_periods=2).median().to_numpy(float)
     lowest = int(np.argmin(losses))
     found |= {"lowest_val_loss": losses[lowest], "lowest_tokens": tokens[lowest]}
-    found["risen"] = float(smooth[-1] / smooth.min() - 1)
+    found["risen"] = losses[-1] / losses[lowest] - 1
     late = float(np.interp(LAST * tokens[-1], tokens, smooth))
     found |= {"late_change": late / smooth[-1] - 1, "steady": abs(late / smooth[-1] - 1) < THRESHOLDS["steady"]}
     band = THRESHOLDS["settled"]

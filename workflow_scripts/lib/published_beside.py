@@ -50,13 +50,17 @@ class Quantity:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Condition:
-    """Something that should be alike: its column in each table, or in `here` what always holds of ours."""
+    """Something that should be alike: its column in each table, or in `here` what always holds of ours.
+
+    `where` chooses the rows of ours that it is about: the momentum of SGD is none of AdamW's.
+    """
 
     title: str
     published: str
     ours: str = ""
     here: str = ""
     unit: str = ""
+    where: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,6 +147,7 @@ def _ours(pairing: Pairing, tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
     used = [*pairing.where, *pairing.join.values(), *pairing.axes]
     used += [one.ours for one in (*pairing.quantities, *pairing.conditions) if one.ours]
     used += [column for one in pairing.quantities for column in one.interval]
+    used += [column for one in pairing.conditions for column in one.where]
     if found.empty:
         return pd.DataFrame(columns=list(dict.fromkeys(["device", *used])))
     if "device_a" in found:  # a comparison of two devices stands under the faster one
@@ -238,7 +243,8 @@ def _conditions(
     for one in pairing.conditions:
         assumed = set().union(*(str(text).split(",") for text in theirs.get("assumed", pd.Series(dtype=str)).dropna()))
         stated = None if one.published not in theirs or one.published in assumed else _values(theirs[one.published])
-        here = [one.here] if one.here else [hardware.get(value, value) for value in _values(ours[one.ours])]
+        values = [] if one.here else _values(pick(ours, one.where)[one.ours])
+        here = [one.here] if one.here else [hardware.get(value, value) for value in values]
         same = {_key(value) for value in stated or []} == {_key(value) for value in here}
         yield {
             "device": device,

@@ -3,6 +3,7 @@
 import itertools
 from collections.abc import Iterable
 
+import numpy as np
 import pandas as pd
 
 from workflow_scripts.lib.comparisons import THRESHOLDS
@@ -25,7 +26,8 @@ CONVERGENCE = [
     Column(name="lowest_val_loss", title="lowest", kind="loss", measured=True),
     Column(name="lowest_tokens", title="after", kind="tokens", measured=True),
     Column(name="risen", title="risen since", kind="percent", measured=True),
-    Column(name="settled_tokens", title="converged after", kind="tokens", measured=True),
+    Column(name="converged", title="converged", measured=True),
+    Column(name="settled_tokens", title="after", kind="tokens", measured=True),
     Column(name="settled_tokens", title="between evaluations at", kind="tokens", low="settled_low_tokens",
            high="settled_high_tokens", measured=True),
     Column(name="settled_s", title="or after", kind="s", measured=True),
@@ -77,6 +79,8 @@ def _convergence(tables: dict[str, pd.DataFrame], study: str) -> Part | None:
         f"moved it by less than {percent(THRESHOLDS['steady'])}. The gradient norm has settled once its running median "
         f"stays within {percent(THRESHOLDS['settled_norm'])} of its last level."
     )
+    judged = np.where(rows.risen > THRESHOLDS["settled"], "past its best", None)
+    rows = rows.assign(converged=np.where(rows.settled_tokens.notna(), "yes", judged))
     base = rows[rows.treatment == "baseline"]
     told = [sentence for _, group in base.groupby("device", sort=False) for sentence in convergence_sentences(group)]
     return Part(
