@@ -153,6 +153,26 @@ def test_many_panels_are_bounded_and_the_rest_is_told(tmp_path):
     assert "3\u00a0further panels" in svg
 
 
+@pytest.mark.parametrize("name", ["loss_over_tokens", "loss_over_time", "gradient_norm", "step_series", "operators"])
+def test_panels_on_one_scale_show_the_largest_of_them_whole(name, tmp_path, monkeypatch):
+    small, operators = example_tables.curves(), example_tables.operators()
+    large = small.assign(treatment="long", loss=small.loss + 2, val_loss=small.val_loss + 2)
+    large[["step", "tokens", "elapsed_s"]] *= 3
+    both = pd.concat([large, small.assign(treatment="short")])
+    more = pd.concat([operators, operators.assign(device="gpu", share=operators.share * 2)])
+    seen, save = [], plotting.save
+    monkeypatch.setattr(plotting, "save", lambda canvas, *a, **k: (seen.extend(canvas.axes), save(canvas, *a, **k)))
+    for curves, shares in ((both, more), (both[::-1], more[::-1])):  # whichever panel is drawn first
+        draw(name, example_tables.write_study(tmp_path, curves=curves, operators=shares), tmp_path)
+    assert len(seen) >= 4
+    for axis in seen:
+        for line in axis.get_lines():
+            x, y = (pd.Series(values, dtype=float) for values in line.get_data())
+            assert line.get_transform() != axis.transData or x.max() <= axis.get_xlim()[1] * (1 + 1e-9)
+            if "loss" in name and line.get_marker() not in ("None", None, ""):
+                assert y.between(*axis.get_ylim()).all()
+
+
 def test_an_empty_field_is_missing_and_the_word_na_is_a_name(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text("device,model,step_time_s\nNA,null,\ncpu,,0.5\n")

@@ -34,7 +34,7 @@ def main(*, curves: Path, figure: Path, data: Path, spec: dict) -> None:
                           label=plotting.short(name))  # fmt: skip
             plotting.linear_axis(axis.xaxis)
             plotting.log_axis(axis.yaxis, drawn.grad_norm)
-            axis.set_xlim(left=0)
+        plotting.start_at_zero(axes)
         plotting.label_axes(canvas, "step", "gradient norm")
         plotting.legend(canvas, axes)
         last = drawn[drawn.step > drawn.step.max() / 2].groupby("name").grad_norm.median()

@@ -48,8 +48,8 @@ def main(*, operators: Path, figure: Path, data: Path, spec: dict) -> None:
                 axis.plot(wide[name] * 100, range(len(order)), **styles[name], linestyle="", label=plotting.short(name))
             axis.set_yticks(range(len(order)), [plotting.short(operator, 40) for operator in order])
             axis.set_ylim(len(order) - 0.4, -0.6)
-            axis.set_xlim(left=0)
             plotting.linear_axis(axis.xaxis)
+        plotting.start_at_zero(axes)
         plotting.label_axes(canvas, "share of a step's time (%)")
         plotting.legend(canvas, axes)
         first = rows.loc[rows.share.idxmax()]

@@ -60,7 +60,7 @@ def main(*, curves: Path, spikes: Path, figure: Path, data: Path, spec: dict) ->
             axis.axhline(1, color=plotting.INK, linewidth=0.7)
             plotting.linear_axis(axis.xaxis)
             plotting.log_axis(axis.yaxis, drawn.relative.clip(upper=top))
-            axis.set_xlim(left=0)
+        plotting.start_at_zero(axes)
         plotting.label_axes(canvas, "step", "step time ÷ run's median")
         n_slow, n_unexplained = int(drawn.cause.notna().sum()), int((drawn.cause == UNEXPLAINED).sum())
         caption = (

@@ -31,19 +31,20 @@ def draw(curves: pd.DataFrame, x: str, *, label: str, unit: float, what: str, fi
     panels = facets.split(curves, ["device", "treatment"])
     thinned = [_thinned(frame) for frame in panels.frames]
     styles = plotting.series_styles(panels.drawn.name.unique())
+    shared = x == "tokens"
     with plotting.style():
-        canvas, axes = plotting.panels(len(thinned), columns=2, height=3.0, share=x == "tokens")
+        canvas, axes = plotting.panels(len(thinned), columns=2, height=3.0, share=shared)
         for axis, title, frame in zip(axes, panels.titles, thinned, strict=True):
             axis.set_title(title)
             for name in styles:
                 lines = frame[frame.name == name]
                 _draw_model(axis, lines, x, unit, plotting.short(name), styles[name])
-            evaluated = frame.val_loss.dropna()
-            if len(evaluated):
-                axis.set_ylim(min(frame.loss.min(), evaluated.min()) * 0.97, evaluated.max() * 1.06)
+            seen = panels.drawn if shared else frame
+            if seen.val_loss.notna().any():
+                axis.set_ylim(seen[["loss", "val_loss"]].min().min() * 0.97, seen.val_loss.max() * 1.06)
             plotting.linear_axis(axis.xaxis)
             plotting.linear_axis(axis.yaxis)
-            axis.set_xlim(left=0)
+        plotting.start_at_zero(axes)
         plotting.label_axes(canvas, label, "loss (nats per token)")
         plotting.legend(canvas, axes)
         n_seeds = int(curves.groupby(["device", "name", "treatment"]).seed.nunique().max())

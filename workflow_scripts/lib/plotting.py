@@ -184,6 +184,12 @@ def label_axes(figure: Figure, x: str, y: str = "") -> None:
         figure.supylabel(y, fontsize=8.5, color=MUTED)
 
 
+def start_at_zero(axes: Sequence[Axes]) -> None:
+    """Starts the x axes of panels at zero, once all are drawn: a limit keeps out what a shared axis gets after it."""
+    for axis in axes:
+        axis.set_xlim(left=0)
+
+
 def save(figure: Figure, path: Path, *, caption: str, alt: str) -> None:
     """Writes a figure as SVG with the sentence that says what it shows and its text alternative, and closes it."""
     buffer = io.StringIO()
