@@ -13,7 +13,7 @@ import pytest
 from tests import example_comparisons, example_probes, example_tables
 from tests.test_plotting import INPUTS, all_failed, draw
 from workflow_scripts import render_report
-from workflow_scripts.lib import csv_tables, page
+from workflow_scripts.lib import csv_tables, page, sections
 
 REPORT = Path(__file__).parents[1] / "report"
 TABLES = ("cells", "runs", "devices", "operators", "processes", "ceilings", "memory", "fits", "timers")
@@ -164,6 +164,23 @@ def test_tables_without_rows_have_a_report(tmp_path):
     ).text
     assert "The grid has no cells" in text
     assert "found nothing to object to" in text
+
+
+def test_of_many_samples_each_models_first_stand_open(tmp_path):
+    runs = pd.DataFrame([
+        {"device": "cpu", "run": f"t{treatment}-s{seed}", "seed": seed, "final_val_loss": 1.5}
+        for treatment in range(5) for seed in (1, 2)
+    ])  # fmt: skip
+    paths = [tmp_path / "devices" / "cpu" / "runs" / run / "samples.txt" for run in runs.run]
+    for path in paths:
+        path.parent.mkdir(parents=True)
+        path.write_text("To be", encoding="utf-8")
+    shown = sections.samples(paths, runs)
+    opened = [sample["run"] for sample in shown["open"]]
+    assert len(opened) == sections.SHOWN_SAMPLES
+    assert opened[:5] == [f"t{treatment}-s1" for treatment in range(5)]
+    assert len(shown["more"]) == len(runs) - len(opened)
+    assert sections.samples([], runs) == {}
 
 
 def test_two_devices_are_named_and_compared(tmp_path):

@@ -43,6 +43,7 @@ ORDER = [
     "seed",
 ]
 SHOWN_SAMPLE = 700  # characters of a sample that stand open on the page
+SHOWN_SAMPLES = 8  # that stand open
 ANSWER = (
     "training",
     "devices",
@@ -135,8 +136,9 @@ def profile(operators: pd.DataFrame, study: str) -> list[tuple[str, Table, int]]
     return printed
 
 
-def samples(paths: Iterable[Path], runs: pd.DataFrame) -> list[dict]:
-    """The text that each run's model wrote, with the loss that it had reached."""
+def samples(paths: Iterable[Path], runs: pd.DataFrame) -> dict[str, list[dict]]:
+    """The text that each run's model wrote, with the loss that it had reached: first seeds first, the rest folded."""
+    runs = runs.sort_values("seed", kind="stable") if len(runs) else runs
     losses = {(row["device"], row["run"]): row.get("final_val_loss") for row in runs.to_dict("records")}
     written = []
     order = list(losses)
@@ -153,7 +155,7 @@ def samples(paths: Iterable[Path], runs: pd.DataFrame) -> list[dict]:
             written.append(
                 {"run": run, "device": device, "text": text[:SHOWN_SAMPLE], "rest": rest, "loss": loss, "link": link}
             )
-    return written
+    return {"open": written[:SHOWN_SAMPLES], "more": written[SHOWN_SAMPLES:]} if written else {}
 
 
 def findings(found: list[dict]) -> dict:
