@@ -76,6 +76,11 @@ class Rates:
         return self._tables[kind, direction].seconds(dims)
 
     @functools.cached_property
+    def shortest_s(self) -> float:
+        """What the least work takes of any kernel but the optimizer's, whose time is told by the parameter."""
+        return min((one.seconds for one in self.operators if one.kind != "optimizer"), default=0.0)
+
+    @functools.cached_property
     def sums(self) -> dict[Any, Any]:
         """The sums over operators that were made with these rates, by what they were asked for."""
         return {}

@@ -46,13 +46,15 @@ class Operator:
     """One kind of work on one size, `calls` times forward and `backward_calls` times backward in a step.
 
     `dims`: linear (rows, inputs, outputs); attention and rotary (sequences, heads, T, D); loss (n, V); embedding
-    (n, V, d); optimizer (elements of one parameter,); all others (rows, width).
+    (n, V, d); optimizer (elements of one parameter,); all others (rows, width). `of_vocabulary` are those whose work
+    grows with the vocabulary; the size alone does not tell them, since a width may be the same number.
     """
 
     kind: Kind
     dims: tuple[int, ...]
     calls: float
     backward_calls: float
+    of_vocabulary: bool = False
 
 
 def step_operators(shape: ModelShape, step: StepSpec) -> list[Operator]:
@@ -84,13 +86,11 @@ def step_operators(shape: ModelShape, step: StepSpec) -> list[Operator]:
         for kind, dims, calls in block
     ]
     operators.append(Operator(kind=down[0], dims=down[1], calls=A * L, backward_calls=A * L))
-    ends: list[tuple[Kind, tuple[int, ...]]] = [
-        ("embedding", (n, V, d)),
-        (norm, (n, d)),
-        ("linear", (n, d, V)),
-        ("loss", (n, V)),
+    operators.append(Operator(kind=norm, dims=(n, d), calls=A, backward_calls=A))
+    ends: list[tuple[Kind, tuple[int, ...]]] = [("embedding", (n, V, d)), ("linear", (n, d, V)), ("loss", (n, V))]
+    operators += [
+        Operator(kind=kind, dims=dims, calls=A, backward_calls=A, of_vocabulary=True) for kind, dims in ends
     ]
-    operators += [Operator(kind=kind, dims=dims, calls=A, backward_calls=A) for kind, dims in ends]
     if step.execution == "eager" and step.precision in ("bf16", "fp16"):
         casts = 2 * L * (again + 1) + 2
         operators.append(Operator(kind="residual", dims=(n, d), calls=CAST * A * casts, backward_calls=0))

@@ -79,10 +79,11 @@ def step_costs(
             parts["launch"] += launch_s
             parts[_bound(operator, direction, step, rates)] += seconds - launch_s
             attention_s += seconds if operator.kind == "attention" else 0.0
-            vocabulary_s += seconds if shape.vocab_size in operator.dims[1:] else 0.0
+            vocabulary_s += seconds if operator.of_vocabulary else 0.0
     total_s = sum(parts.values())
     if step.execution == "graphed":
-        parts["launch"] = STEP_KERNELS * (rates.kernel_s or 0.0)  # an operator's time has its kernels' own
+        # An operator's time has its kernels' own.
+        parts["launch"] = STEP_KERNELS * ((rates.kernel_s or 0.0) + rates.shortest_s)
         total_s += parts["launch"]
     else:
         beyond_s = _beyond_s(shape, step, optimizer, rates)
