@@ -215,6 +215,16 @@ def test_operators_are_measured_and_become_rates():
     assert read_rates({"ceilings": [], "operators": found["operators"]}) == {}
 
 
+def test_of_fp32_only_what_every_precision_needs_is_measured_where_it_is_not_asked_for():
+    arguments = {"device": to_json(CPU), "precisions": ["bf16"], "budget_s": 0.1}
+    found = operator_costs.measure_operators(arguments, lambda message: None)
+    kinds = {precision: {one["kind"] for one in found["operators"] if one["precision"] == precision}
+             for precision in ("fp32", "bf16")}  # fmt: skip
+    assert kinds["fp32"] == set(ALWAYS_FP32)
+    assert kinds["bf16"] >= {"linear", "attention", "loss"}
+    assert list(read_rates({"ceilings": [*CEILINGS, {**CEILINGS[0], "precision": "bf16"}], **found})) == ["bf16"]
+
+
 def test_what_works_on_float32_in_every_precision_is_measured_once(rates):
     assert {kind for _, kind, _ in sizes("cuda")} - {kind for _, kind, _ in sizes("cuda", "bf16")} == set(ALWAYS_FP32)
     operators = [

@@ -33,7 +33,7 @@ grid:
       precision: [fp32]
       execution: [eager]
       memory: true
-calibration: {sustain_s: 0.05, operators_s: 0.5}
+calibration: {sustain_s: 0.05, operators_s: 0.25}
 selection: null
 recommendation: null
 training: {models: []}

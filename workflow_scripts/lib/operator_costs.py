@@ -21,7 +21,7 @@ import torch
 from workflow_scripts.lib.counts import default_inner
 from workflow_scripts.lib.device_timing import clock_of, synchronise
 from workflow_scripts.lib.operator_calls import Call, build
-from workflow_scripts.lib.operator_sizes import result_elements, sizes
+from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, result_elements, sizes
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.precision import autocast, set_precision
 from workflow_scripts.lib.process_memory import return_free_memory
@@ -66,7 +66,8 @@ def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], 
     """Measures the operators on a device.
 
     Args:
-        arguments: `device` (a `DeviceSpec` as JSON), `precisions`, `budget_s` (in all).
+        arguments: `device` (a `DeviceSpec` as JSON), `precisions`, `budget_s` (of each). Of fp32, if it is not among
+            them, only what works on float32 in every precision is measured.
         send: takes `{"partial": result so far}`.
         read: the host's clock.
 
@@ -80,20 +81,22 @@ def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], 
     device = torch.device(spec.torch_name)
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    precisions = sorted(set(arguments["precisions"]) | {"fp32"}, key=lambda name: (name != "fp32", name))
+    asked = set(arguments["precisions"])
     call_s = backward_call_s(device, read)
-    budget_s, of_steps = arguments["budget_s"] / len(precisions), 2 * STEP_POINTS * len(MODELS)
     result: dict[str, Any] = {"operators": [], "small_steps": [], "unavailable": []}
-    for precision in precisions:
-        points = sizes(device.type, precision)
-        each_s = SMALL_CALLS * budget_s / (2 * len(points) + of_steps)
+    for precision in sorted(asked | {"fp32"}, key=lambda name: (name != "fp32", name)):
+        points, of_steps = sizes(device.type, precision), 2 * STEP_POINTS * len(MODELS)
+        each_s = SMALL_CALLS * arguments["budget_s"] / (2 * len(points) + of_steps)
+        for_s = arguments["budget_s"] - of_steps * each_s
         try:
             set_precision(precision, device)
-            result["small_steps"] += measure_steps(precision, spec, STEP_POINTS * each_s)
+            if precision in asked:
+                result["small_steps"] += measure_steps(precision, spec, STEP_POINTS * each_s)
+            else:
+                points = [point for point in points if point[1] in ALWAYS_FP32]
         except Unavailable as error:
             result["unavailable"].append({"precision": precision, "reason": one_line(str(error))})
             continue
-        for_s = budget_s - of_steps * each_s
         found = _measure_precision(precision, points, device, each_s, for_s, read)
         result["operators"] += [without_call(one, call_s) for one in found]
         send({"partial": result})

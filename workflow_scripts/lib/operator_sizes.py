@@ -20,9 +20,10 @@ HEADS = {  # rows, inputs, outputs of products whose result is large: of a vocab
     "cuda": ((512, 1024, 50304), (4096, 256, 50304), (16384, 1024, 50304)),
     "mps": ((128, 256, 50304), (2048, 256, 50304)),
 }
-HEADS_OF_SEQUENCES = {"cpu": (4, 32), "cuda": (8, 256), "mps": (4, 64)}
+# A GPU takes few sequences hardly longer than one, and may treat a head size as the next larger one.
+HEADS_OF_SEQUENCES = {"cpu": (4, 32), "cuda": (8, 64, 256), "mps": (4, 64)}
 LENGTHS = {"cpu": (32, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
-HEAD_SIZES = {"cpu": (8, 32, 64), "cuda": (32, 64, 128), "mps": (32, 64, 128)}
+HEAD_SIZES = {"cpu": (8, 32, 64), "cuda": (32, 64, 96, 128), "mps": (32, 64, 128)}
 VOCABULARY_ROWS = {"cpu": (64, 512), "cuda": (512, 4096, 16384), "mps": (128, 1024, 4096)}
 VOCABULARIES = {"cpu": (64, 1024, 16384), "cuda": (64, 2048, 50304), "mps": (64, 2048, 50304)}
 # What works on float32 in a step of every precision; a calibration measures it once, in fp32.

@@ -88,9 +88,7 @@ def step_operators(shape: ModelShape, step: StepSpec) -> list[Operator]:
     operators.append(Operator(kind=down[0], dims=down[1], calls=A * L, backward_calls=A * L))
     operators.append(Operator(kind=norm, dims=(n, d), calls=A, backward_calls=A))
     ends: list[tuple[Kind, tuple[int, ...]]] = [("embedding", (n, V, d)), ("linear", (n, d, V)), ("loss", (n, V))]
-    operators += [
-        Operator(kind=kind, dims=dims, calls=A, backward_calls=A, of_vocabulary=True) for kind, dims in ends
-    ]
+    operators += [Operator(kind=kind, dims=dims, calls=A, backward_calls=A, of_vocabulary=True) for kind, dims in ends]
     if step.execution == "eager" and step.precision in ("bf16", "fp16"):
         casts = 2 * L * (again + 1) + 2
         operators.append(Operator(kind="residual", dims=(n, d), calls=CAST * A * casts, backward_calls=0))
