@@ -26,8 +26,17 @@ def test_it_continues_the_prompt_and_never_exceeds_the_context(temperature):
     model = Recorder()
     ids = generate(model, [3], 8, sequence_length=4, device="cpu", seed=0, temperature=temperature)
     assert ids == [4, 0, 1, 2, 3, 4, 0, 1]
-    assert model.shown == [1, 2, 3, 4, 4, 4, 4, 4]
+    assert model.shown == [1, 2, 4, 4, 4, 4, 4, 4]
     assert model.training
+
+
+def test_what_fills_a_window_is_not_seen():
+    decoder = build_decoder(tiny_run.SHAPE, "cpu", seed=3).eval()
+    ids = [0, 5, 2]
+    with torch.no_grad():
+        for _ in range(20):
+            ids.append(int(decoder(torch.tensor([ids[-16:]]))[0, -1].argmax()))
+    assert generate(decoder, ids[:3], 20, sequence_length=16, device="cpu", seed=0, temperature=0.0) == ids[3:]
 
 
 def test_equal_seeds_write_equal_text_and_torchs_own_random_state_is_left_alone():
