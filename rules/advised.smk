@@ -1,7 +1,10 @@
-"""What a recommendation depends on: the time given, how models are trained, and the memory of each device.
+"""What a recommendation depends on, and what depends on it, a checkpoint as the selection is.
 
-Only functions stand here; recommendation.smk uses them as params.
+Only functions stand here; recommendation.smk uses them as inputs and params.
 """
+
+import json
+from pathlib import Path
 
 
 def recommendation_spec(wildcards):
@@ -30,8 +33,21 @@ def recommendation_spec(wildcards):
     )
 
 
+def recommended(wildcards):
+    """Makes the check wait for the recommendation without depending on its file: an equal one is not timed again."""
+    checkpoints.recommend_training.get(study=STUDY.name)
+    return []
+
+
 def recommended_cell_spec(wildcards):
-    """The cell that checks a recommendation; which one it is, recommendation.json says."""
+    """The cell that checks what is recommended on a device, or the reason why there is none."""
+    advised = Path(
+        checkpoints.recommend_training.get(study=STUDY.name).output.recommendation
+    )
+    found = json.loads(advised.read_text(encoding="utf-8"))["devices"][wildcards.device]
     return measured_spec(
-        "check_recommendation", wildcards.device, advised_on=wildcards.device
+        "check_recommendation",
+        wildcards.device,
+        cell=found["cell"],
+        reason=found["reason"],
     )

@@ -1,4 +1,4 @@
-"""What depends on the selection, the one checkpoint: the shapes of the trained models, their runs and profiles.
+"""What depends on the selection, a checkpoint: the shapes of the trained models, their runs and profiles.
 
 Only functions stand here; rules use them as inputs and params.
 """

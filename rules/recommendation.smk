@@ -22,7 +22,7 @@ RECOMMENDATION_TABLES = expand(
 )
 
 
-rule recommend_training:
+checkpoint recommend_training:
     """Finds the largest model that each device trains in the given time, and how to train it there."""
     input:
         cells="results/{study}/tables/cells.csv",
@@ -48,7 +48,7 @@ rule check_recommendation:
                 recommended_cell_spec,
             )
         ),
-        recommendation="results/{study}/recommendation.json",
+        advised=recommended,
     output:
         record="results/{study}/devices/{device}/recommended.json",
     log:

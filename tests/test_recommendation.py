@@ -155,10 +155,9 @@ def test_a_local_device_gets_a_cell_to_check_and_a_recorded_one_its_own_executio
 
 
 def test_where_nothing_is_recommended_nothing_is_measured(tmp_path):
-    advice, record = tmp_path / "recommendation.json", tmp_path / "recommended.json"
-    advice.write_text(json.dumps({"devices": {"cpu": {"reason": "it is too slow"}}}))
+    record, spec = tmp_path / "recommended.json", {"cell": None, "reason": "it is too slow"}
     nothing = dict.fromkeys(("tokens", "corpus", "device", "calibration"), tmp_path / "not there")
-    check_recommendation.main(recommendation=advice, record=record, spec={"advised_on": "cpu"}, **nothing)
+    check_recommendation.main(advised=[], record=record, spec=spec, **nothing)
     assert json.loads(record.read_text()) == {
         "status": "unavailable",
         "reason": "nothing was recommended: it is too slow",

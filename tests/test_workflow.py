@@ -175,6 +175,12 @@ def test_one_more_cell_is_measured_alone_and_an_equal_selection_trains_nothing(c
     assert not {"benchmark_cell", "select_models", "audit_study", *TRAINING} & set(left)
 
 
+def test_an_equal_recommendation_is_not_timed_again(checkout):
+    checkout.append("workflow_scripts/recommend_training.py", "\nUNUSED = 1\n")
+    assert checkout.run("--", "results/tiny/devices/cpu/recommended.json") == {"recommend_training": 1}
+    assert not checkout.plan()
+
+
 def test_a_broken_script_fails_until_it_is_mended_and_then_only_what_follows_runs(checkout):
     path = "workflow_scripts/collect_devices.py"
     checkout.edit(path, "    found = [", "    raise RuntimeError('the shelf fell over')\n    found = [")

@@ -1,7 +1,9 @@
 """Times the recommended model's step on a device, as the grid's cells are timed.
 
+The spec has the recommended cell, or the reason why there is none.
+
 Inputs:
-    recommendation: recommendation.json, with the cell to time or the reason why there is none.
+    advised: nothing; that the recommendation was made comes first.
     tokens, corpus: what the steps are computed on.
     device: read by nobody; that the device has been identified comes first.
     calibration: what it bars, or shows to be without hope of ending in time, is recorded with its reason.
@@ -9,7 +11,7 @@ Output:
     record: the cell's record, whatever became of it; {"status", "reason"} where nothing was recommended.
 """
 
-import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +26,24 @@ MEASURE = "workflow_scripts.lib.cell:measure_cell"
 
 
 def main(
-    *, recommendation: Path, tokens: Path, corpus: Path, device: Path, calibration: Path, record: Path,
+    *, advised: Sequence[Path], tokens: Path, corpus: Path, device: Path, calibration: Path, record: Path,
     spec: dict[str, Any],
 ) -> None:  # fmt: skip
-    advised = json.loads(recommendation.read_text(encoding="utf-8"))["devices"][spec["advised_on"]]
-    if advised["reason"]:
-        write_json(record, {"status": "unavailable", "reason": f"nothing was recommended: {advised['reason']}"})
+    if spec["reason"]:
+        write_json(record, {"status": "unavailable", "reason": f"nothing was recommended: {spec['reason']}"})
         return
-    cell = from_json(CellSpec, advised["cell"])
-    unmeasured = barred_outcome(calibration, advised["cell"]["step"]) or hopeless_outcome(calibration, cell)
+    cell = from_json(CellSpec, spec["cell"])
+    unmeasured = barred_outcome(calibration, spec["cell"]["step"]) or hopeless_outcome(calibration, cell)
     with Watch(cell.device) as watch:
         outcome = unmeasured or run_isolated(
             MEASURE,
-            {"cell": advised["cell"], "tokens": str(tokens), "corpus": str(corpus)},
+            {"cell": spec["cell"], "tokens": str(tokens), "corpus": str(corpus)},
             device=cell.device,
             timeout_s=cell.measure.timeout_s,
         )
     outcome = watch.put_into(outcome)
-    write_record(record, kind="cell", id=cell.id, asked=advised["cell"], spec=spec, outcome=outcome)
-    expected_ms = 1e3 * advised["plan"]["batch"]["step_time_s"]
-    announce(f"recommended on {cell.device.id}: {outcome.status}, {expected_ms:.4g} ms a step expected")
+    write_record(record, kind="cell", id=cell.id, asked=spec["cell"], spec=spec, outcome=outcome)
+    announce(f"recommended on {cell.device.id}: {outcome.status}")
 
 
 if "snakemake" in globals():
