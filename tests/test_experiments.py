@@ -109,6 +109,10 @@ def test_the_section_says_what_the_tables_hold(tables):
     assert "`bf16` 0.65" in " ".join(shown["effects"])
     assert "0 of 3 runs did" in " ".join(shown["effects"])
     assert "not judged" in shown["undecided"]
+    heads = [head.text for head in shown["effects_table"].heads]
+    printed = [row[heads.index("p, Holm")].text for row in shown["effects_table"].rows]
+    assert "< 0.0001" in printed
+    assert not {"0", "0.00"} & set(printed)
     assert experiments_section.section({}, "example") is None
     runs = tables["runs"].assign(card=["GPU-1" if seed < 3 else "GPU-2" for seed in tables["runs"].seed])
     runs.loc[runs.treatment == "layers_x2", "card"] = "GPU-2"

@@ -19,12 +19,14 @@ from markupsafe import Markup
 from workflow_scripts.lib.claims import STATUS_WORDS
 from workflow_scripts.lib.quantities import MISSING, SPACE, count, digits, is_missing, listing, span, times, unit_for
 
+LEAST_P = 0.0001
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Column:
     """One column of a table: where its values come from and how they are printed.
 
-    `kind` is text, count, number, loss, ratio, percent, status, doubts, record, printed (a number as text),
+    `kind` is text, count, number, loss, ratio, percent, p, status, doubts, record, printed (a number as text),
     or a unit that scales (`s`, `bytes`, `tokens/s`, `FLOP/s`); with `low` and `high` a column holds the interval of
     `name` that two others span. Measured columns are the ones that a failed row has no values in. An axis is left out
     of the rows, and told once, if they all agree in it.
@@ -164,7 +166,7 @@ def _cell(column: Column, printer: Callable[[dict], str], row: dict, study: str)
 
 def _printer(column: Column, rows: pd.DataFrame) -> tuple[Callable[[dict], str], str]:
     """Returns what prints this column's value of a row, and the unit that belongs in the head."""
-    simple = {"count": count, "ratio": times, "number": digits, "loss": lambda value: f"{value:.4f}"}
+    simple = {"count": count, "ratio": times, "number": digits, "loss": lambda value: f"{value:.4f}", "p": _probability}
     if column.low:
         scale, unit = unit_for(rows[column.low], column.kind)
         return (
@@ -193,6 +195,11 @@ def _words(value: object, words: dict[str, str]) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return words.get(str(value), plain(value))
+
+
+def _probability(value: float) -> str:
+    """A p-value: its tail says more of the assumption of normal noise than of what was measured."""
+    return f"< {LEAST_P}" if value < LEAST_P else digits(value)
 
 
 def _number(value: object, show: Callable[[float], str]) -> str:
