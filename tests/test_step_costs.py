@@ -7,7 +7,7 @@ import pytest
 from tests.test_cost_model import device, shape, step
 from tests.tiny_run import ADAMW
 from workflow_scripts.lib import head_loss, operator_work
-from workflow_scripts.lib.step_costs import step_costs, step_traffic_bytes
+from workflow_scripts.lib.step_costs import STEP_KERNELS, step_costs, step_traffic_bytes
 
 
 @pytest.mark.parametrize(
@@ -45,6 +45,22 @@ def test_a_large_vocabulary_s_loss_costs_its_forward_passes_alone_where_head_and
     assert plain - one == pytest.approx((5 - 2 * left) * 4 * logits / 1e9, rel=0.2)
     small = [step_costs(shape(), asked, ADAMW, kind, rates).bandwidth_s for kind in ("cpu", "cuda")]
     assert small[0] == pytest.approx(small[1], rel=0.05)
+
+
+def test_a_captured_step_pays_for_the_kernels_of_no_operator():
+    rates = device(flop_per_s=1e14, bytes_per_s=1e12, host_s=20e-6)
+    slower = dataclasses.replace(rates, kernel_s=(rates.kernel_s or 0.0) + 1e-6)
+    less, more = (step_costs(shape(), step(1, "graphed"), ADAMW, "cuda", one) for one in (rates, slower))
+    assert less.launch_s >= STEP_KERNELS * rates.shortest_s > 0
+    assert more.total_s - less.total_s == pytest.approx(STEP_KERNELS * 1e-6)
+
+
+def test_a_width_or_a_context_of_the_vocabulary_s_size_is_no_vocabulary():
+    rates = device()
+    like, unlike = (
+        step_costs(shape(2, 64, sequence_length=256, vocab_size=n), step(4), ADAMW, "cpu", rates) for n in (256, 250)
+    )
+    assert like.vocabulary_s == pytest.approx(unlike.vocabulary_s, rel=0.1)
 
 
 def test_a_compiler_leaves_fewer_bytes_to_move():

@@ -82,7 +82,7 @@ def step_costs(
             vocabulary_s += seconds if operator.of_vocabulary else 0.0
     total_s = sum(parts.values())
     if step.execution == "graphed":
-        # An operator's time has its kernels' own.
+        # These kernels are no operator's; each takes the step from one to the next and at least what the shortest does.
         parts["launch"] = STEP_KERNELS * ((rates.kernel_s or 0.0) + rates.shortest_s)
         total_s += parts["launch"]
     else:
