@@ -147,6 +147,7 @@ MEASURED_BY = {
         for kind, scripts in MEASURING.items()
         if RECORDED
     },
+    "runs": list(STUDY.runs) if RECORDED else [],
 }
 
 

@@ -237,6 +237,12 @@ CASES: dict[str, Case] = {
         column("operator", "mm", n_calls=10, call_time_s=1.0, total_time_s=12.0),
         column("operator", "mm", n_calls=10, call_time_s=1.0, total_time_s=10.0),
     ),
+    "recorded_in_part": Case(
+        [{"label": "h200", "n_planned": 3, "n_lacking": 1, "lacking": ["default-sgd-s3"]}],
+        [{"label": "h200", "n_planned": 3, "n_lacking": 0, "lacking": []}],
+        "h200",
+        "note",
+    ),
     "recorded_differently": Case(
         column("recorded_by", "2.12.0", label="h100", part="torch", measured_by="2.13.0"),
         column("recorded_by", "2.13.0", label="h100", part="torch", measured_by="2.13.0"), "h100", "note",

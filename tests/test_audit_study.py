@@ -213,3 +213,9 @@ def test_a_recording_is_of_other_code_only_where_no_script_here_would_have_made_
     (found,) = differ(cell=["grid", "old"], run=["newer"])
     assert found["part"] == "the code that measured cell and run"
     assert (found["recorded_by"], found["measured_by"]) == ("cell grid old, run newer", "cell grid check, run new")
+
+
+def test_the_runs_that_a_recording_lacks_are_named():
+    members = ["devices/h200/runs/a-s1/run.json", "devices/h200/runs/a-s1/metrics.csv", "devices/h200/device.json"]
+    (row,) = own_devices.recorded_runs([{"device": "h200", "members": members}], ["a-s1", "a-s2"]).to_dict("records")
+    assert (row["n_planned"], row["n_lacking"], row["lacking"]) == (2, 1, ["a-s2"])

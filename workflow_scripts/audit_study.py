@@ -46,6 +46,7 @@ def main(
     spec: dict[str, Any],
 ) -> None:
     """Writes what the audit has to say of the tables; paths of records are relative to the working directory."""
+    manifests = [json.loads(read_text(path / "manifest.json")) for path in recordings]
     tables = material(
         cells=csv_tables.read(cells),
         runs=csv_tables.read(runs),
@@ -54,11 +55,12 @@ def main(
         devices=csv_tables.read(devices),
         ceilings=csv_tables.read(ceilings),
         selection=json.loads(selection[0].read_text(encoding="utf-8")) if selection else {},
-        recorded=measured_elsewhere(recordings, corpus, spec),
+        recorded=measured_elsewhere(manifests, corpus, spec),
         folder=Path(),
     )
     trained_on = json.loads(corpus.read_text(encoding="utf-8"))["splits"]["train"]
     tables["runs"] = tables["runs"].assign(corpus_train_tokens=trained_on["stop"] - trained_on["start"])
+    tables["recorded_runs"] = own_devices.recorded_runs(manifests, spec["here"]["runs"] if manifests else [])
     tables |= operators_of_probes(csv_tables.read(operator_probes), csv_tables.read(operator_counts))
     found = [
         dataclasses.replace(finding, subject=f"{name}: all rows") if finding.subject == "all rows" else finding
@@ -68,11 +70,10 @@ def main(
     write_json(findings, [plain(dataclasses.asdict(finding)) for finding in by_severity(found)])
 
 
-def measured_elsewhere(recordings: list[Path], corpus: Path, spec: dict[str, Any]) -> pd.DataFrame:
+def measured_elsewhere(manifests: list[dict[str, Any]], corpus: Path, spec: dict[str, Any]) -> pd.DataFrame:
     """What measured the recorded devices, beside what measures here."""
-    if not recordings:
+    if not manifests:
         return own_devices.recordings([], {})
-    manifests = [json.loads(read_text(path / "manifest.json")) for path in recordings]
     tokens = json.loads(corpus.read_text(encoding="utf-8"))["tokens_sha256"]
     here = {**spec["here"], "record_version": RECORD_VERSION, "tokens_sha256": tokens}
     return own_devices.recordings(manifests, here)

@@ -37,6 +37,18 @@ def recordings(manifests: Iterable[dict[str, Any]], here: dict[str, Any]) -> pd.
     return pd.DataFrame(rows, columns=["label", "part", "recorded_by", "measured_by"])
 
 
+def recorded_runs(manifests: Iterable[dict[str, Any]], planned: Iterable[str]) -> pd.DataFrame:
+    """One row for each recorded device: how many runs the study has, and which of them its recording lacks."""
+    planned, rows = list(planned), []
+    for found in manifests:
+        there = {name.split("/")[3] for name in found["members"] if name.endswith("/run.json")}
+        lacking = [run for run in planned if run not in there]
+        rows.append(
+            {"label": found["device"], "n_planned": len(planned), "n_lacking": len(lacking), "lacking": lacking}
+        )
+    return pd.DataFrame(rows, columns=["label", "n_planned", "n_lacking", "lacking"])
+
+
 def hardware(devices: pd.DataFrame) -> pd.DataFrame:
     """Names each device's hardware (a CPU with other threads is other hardware), with the self-check of its clock."""
     if devices.empty:

@@ -9,6 +9,7 @@ from workflow_scripts.lib.audit.frames import each, measured
 from workflow_scripts.lib.quantities import listing
 
 CODE = "the code that measured"  # ... which kinds of record; its digests stand in the finding's numbers
+NAMED = 4  # of the runs that a recording lacks
 ESSENTIAL = "tokens of the corpus"  # other tokens make other losses; other code or torch may only measure differently
 
 
@@ -26,6 +27,21 @@ def recorded_differently(table: pd.DataFrame) -> Iterator[Seen]:
             text = f"{row.part} has changed since the recording" if row.part.startswith(CODE) else differ
             numbers = {"part": row.part, "recorded": row.recorded_by, "here": row.measured_by}
             yield Seen(row.label, text, numbers, severity)
+
+
+@rule(
+    severity="note",
+    meaning="A recording has not all runs of this study, so that what is said of its device rests on a part of them.",
+    advice="Say less of what is missing than of what is there; record the rest, or name fewer treatments and seeds.",
+    applies=("n_lacking",),
+    needs=("n_planned",),
+)
+def recorded_in_part(table: pd.DataFrame) -> Iterator[Seen]:
+    for row in each(measured(table, "n_lacking", "n_planned")):
+        if row.n_lacking:
+            named = ", ".join(row.lacking[:NAMED]) + (", …" if row.n_lacking > NAMED else "")
+            text = f"its recording lacks {row.n_lacking:,} of {row.n_planned:,} runs: {named}"
+            yield Seen(row.label, text, {"n_lacking": row.n_lacking, "n_planned": row.n_planned})
 
 
 @rule(
