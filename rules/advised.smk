@@ -1,6 +1,6 @@
 """What a recommendation depends on, and what depends on it, a checkpoint as the selection is.
 
-Only functions stand here; recommendation.smk uses them as inputs and params.
+Only functions stand here; recommendation.smk uses them as params.
 """
 
 import json
@@ -33,14 +33,11 @@ def recommendation_spec(wildcards):
     )
 
 
-def recommended(wildcards):
-    """Makes the check wait for the recommendation without depending on its file: an equal one is not timed again."""
-    checkpoints.recommend_training.get(study=STUDY.name)
-    return []
-
-
 def recommended_cell_spec(wildcards):
-    """The cell that checks what is recommended on a device, or the reason why there is none."""
+    """The cell that checks what is recommended on a device, or the reason why there is none.
+
+    By it the check waits for the recommendation without depending on its file: an equal one is not timed again.
+    """
     advised = Path(
         checkpoints.recommend_training.get(study=STUDY.name).output.recommendation
     )

@@ -28,7 +28,7 @@ rule audit_study:
     log:
         "logs/{study}/audit.log",
     params:
-        spec=spec("audit_study", here=MEASURED_BY),
+        spec=spec("audit_study", here=MEASURED_BY, runs=list(STUDY.runs)),
     script:
         "../workflow_scripts/audit_study.py"
 

@@ -48,7 +48,6 @@ rule check_recommendation:
                 recommended_cell_spec,
             )
         ),
-        advised=recommended,
     output:
         record="results/{study}/devices/{device}/recommended.json",
     log:

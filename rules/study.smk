@@ -147,7 +147,6 @@ MEASURED_BY = {
         for kind, scripts in MEASURING.items()
         if RECORDED
     },
-    "runs": list(STUDY.runs) if RECORDED else [],
 }
 
 

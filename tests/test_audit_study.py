@@ -30,7 +30,7 @@ def audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, with_selection: bool 
         recordings=[],
         corpus=tmp_path / "corpus.json",
         findings=findings,
-        spec={},
+        spec={"runs": []},
     )
     return json.loads(findings.read_text(encoding="utf-8"))
 

@@ -13,7 +13,7 @@ from scipy import stats
 from benchmarks.statistics import simulate
 from tests import example_experiments
 from workflow_scripts.lib import change_bars, csv_tables, experiments_section
-from workflow_scripts.lib.effects import OTHER_WORK, censored_p, contrast
+from workflow_scripts.lib.effects import OTHER_WORK, censored_p, contrast, treatment_effects
 from workflow_scripts.lib.experiments import outcomes
 from workflow_scripts.lib.loss_history import step_noise
 from workflow_scripts.lib.power import seeds_to_decide
@@ -72,6 +72,15 @@ def test_what_was_put_in_is_found(tables):
     assert crossed.loc[("bf16", "embeddings_x2", "token_time_s")].interaction == pytest.approx(0.86, rel=0.03)
     assert crossed.loc[("bf16", "embeddings_x2", "token_time_s")].verdict == "below"
     assert crossed.loc[("equal", "layers_x2", "token_time_s")].verdict == "undecided"
+
+
+def test_a_step_of_fewer_tokens_is_other_work_however_many_steps_there_are(tables):
+    table = tables["outcomes"].copy()
+    table["tokens_at_end"] = table.tokens_at_end.max()
+    effects = treatment_effects(table).set_index(["treatment", "outcome"])
+    assert effects.loc[("quarter_batch", "step_time_s")].verdict == OTHER_WORK
+    assert effects.loc[("quarter_batch", "step_time_s")].tokens_ratio == pytest.approx(0.25)
+    assert effects.loc[("quarter_batch", "train_s")].verdict != OTHER_WORK
 
 
 def test_the_scatter_of_a_loss_is_that_around_its_fall():

@@ -155,15 +155,16 @@ def test_many_panels_are_bounded_and_the_rest_is_told(tmp_path):
 
 @pytest.mark.parametrize("name", ["loss_over_tokens", "loss_over_time", "gradient_norm", "step_series", "operators"])
 def test_panels_on_one_scale_show_the_largest_of_them_whole(name, tmp_path, monkeypatch):
-    small, operators = example_tables.curves(), example_tables.operators()
-    large = small.assign(treatment="long", loss=small.loss + 2, val_loss=small.val_loss + 2)
-    large[["step", "tokens", "elapsed_s"]] *= 3
-    both = pd.concat([large, small.assign(treatment="short")])
-    more = pd.concat([operators, operators.assign(device="gpu", share=operators.share * 2)])
+    curves, operators = example_tables.curves(), example_tables.operators()
+    larger = curves.assign(loss=curves.loss + 2, val_loss=curves.val_loss + 2)
+    larger[["step", "tokens", "elapsed_s"]] *= 3
     seen, save = [], plotting.save
     monkeypatch.setattr(plotting, "save", lambda canvas, *a, **k: (seen.extend(canvas.axes), save(canvas, *a, **k)))
-    for curves, shares in ((both, more), (both[::-1], more[::-1])):  # whichever panel is drawn first
-        draw(name, example_tables.write_study(tmp_path, curves=curves, operators=shares), tmp_path)
+    for small, large in ("ab", "ba"):  # whichever panel is drawn first
+        both = pd.concat([curves.assign(treatment=small), larger.assign(treatment=large)])
+        shares = [operators.assign(device=small), operators.assign(device=large, share=operators.share * 2)]
+        paths = example_tables.write_study(tmp_path, curves=both, operators=pd.concat(shares))
+        draw(name, paths, tmp_path)
     assert len(seen) >= 4
     for axis in seen:
         for line in axis.get_lines():

@@ -157,7 +157,7 @@ def test_a_local_device_gets_a_cell_to_check_and_a_recorded_one_its_own_executio
 def test_where_nothing_is_recommended_nothing_is_measured(tmp_path):
     record, spec = tmp_path / "recommended.json", {"cell": None, "reason": "it is too slow"}
     nothing = dict.fromkeys(("tokens", "corpus", "device", "calibration"), tmp_path / "not there")
-    check_recommendation.main(advised=[], record=record, spec=spec, **nothing)
+    check_recommendation.main(record=record, spec=spec, **nothing)
     assert json.loads(record.read_text()) == {
         "status": "unavailable",
         "reason": "nothing was recommended: it is too slow",

@@ -47,6 +47,7 @@ def main(
 ) -> None:
     """Writes what the audit has to say of the tables; paths of records are relative to the working directory."""
     manifests = [json.loads(read_text(path / "manifest.json")) for path in recordings]
+    text = json.loads(corpus.read_text(encoding="utf-8"))
     tables = material(
         cells=csv_tables.read(cells),
         runs=csv_tables.read(runs),
@@ -55,12 +56,12 @@ def main(
         devices=csv_tables.read(devices),
         ceilings=csv_tables.read(ceilings),
         selection=json.loads(selection[0].read_text(encoding="utf-8")) if selection else {},
-        recorded=measured_elsewhere(manifests, corpus, spec),
+        recorded=measured_elsewhere(manifests, text["tokens_sha256"], spec),
         folder=Path(),
     )
-    trained_on = json.loads(corpus.read_text(encoding="utf-8"))["splits"]["train"]
+    trained_on = text["splits"]["train"]
     tables["runs"] = tables["runs"].assign(corpus_train_tokens=trained_on["stop"] - trained_on["start"])
-    tables["recorded_runs"] = own_devices.recorded_runs(manifests, spec["here"]["runs"] if manifests else [])
+    tables["recorded_runs"] = own_devices.recorded_runs(manifests, spec["runs"])
     tables |= operators_of_probes(csv_tables.read(operator_probes), csv_tables.read(operator_counts))
     found = [
         dataclasses.replace(finding, subject=f"{name}: all rows") if finding.subject == "all rows" else finding
@@ -70,12 +71,11 @@ def main(
     write_json(findings, [plain(dataclasses.asdict(finding)) for finding in by_severity(found)])
 
 
-def measured_elsewhere(manifests: list[dict[str, Any]], corpus: Path, spec: dict[str, Any]) -> pd.DataFrame:
+def measured_elsewhere(manifests: list[dict[str, Any]], tokens_sha256: str, spec: dict[str, Any]) -> pd.DataFrame:
     """What measured the recorded devices, beside what measures here."""
     if not manifests:
         return own_devices.recordings([], {})
-    tokens = json.loads(corpus.read_text(encoding="utf-8"))["tokens_sha256"]
-    here = {**spec["here"], "record_version": RECORD_VERSION, "tokens_sha256": tokens}
+    here = {**spec["here"], "record_version": RECORD_VERSION, "tokens_sha256": tokens_sha256}
     return own_devices.recordings(manifests, here)
 
 

@@ -3,7 +3,6 @@
 The spec has the recommended cell, or the reason why there is none.
 
 Inputs:
-    advised: nothing; that the recommendation was made comes first.
     tokens, corpus: what the steps are computed on.
     device: read by nobody; that the device has been identified comes first.
     calibration: what it bars, or shows to be without hope of ending in time, is recorded with its reason.
@@ -11,7 +10,6 @@ Output:
     record: the cell's record, whatever became of it; {"status", "reason"} where nothing was recommended.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +23,7 @@ from workflow_scripts.lib.specs import CellSpec, from_json
 MEASURE = "workflow_scripts.lib.cell:measure_cell"
 
 
-def main(
-    *, advised: Sequence[Path], tokens: Path, corpus: Path, device: Path, calibration: Path, record: Path,
-    spec: dict[str, Any],
-) -> None:  # fmt: skip
+def main(*, tokens: Path, corpus: Path, device: Path, calibration: Path, record: Path, spec: dict[str, Any]) -> None:
     if spec["reason"]:
         write_json(record, {"status": "unavailable", "reason": f"nothing was recommended: {spec['reason']}"})
         return

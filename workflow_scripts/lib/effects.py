@@ -20,7 +20,7 @@ from workflow_scripts.lib.experiments import BASELINE, OUTCOMES, TO_LOSS
 from workflow_scripts.lib.power import ALPHA, detectable, seeds_to_decide
 
 IDENTITY = ["device", "name", "treatment", "levels"]
-PER_RUN = ("step_time_s", "train_s", "final_val_loss")  # of a run as it was, so of as many tokens as it saw
+PER_RUN = ("step_time_s", "train_s", "final_val_loss")  # of as many tokens as a step or the run has, see `_tokens`
 OTHER_WORK = "other work"
 _EXACT = 1e-9  # spread of logarithms below which values are equal: rounding, of what does not depend on the seed
 
@@ -114,8 +114,8 @@ def treatment_effects(table: pd.DataFrame, spreads: Mapping[str, float] | None =
 
     Returns:
         One row a device, model, treatment and outcome: ratio with its 95 % interval, p and Holm's p, verdict (better,
-        worse, same, undecided; `OTHER_WORK` for an outcome `PER_RUN` of runs that saw `tokens_ratio` times the
-        baseline's tokens), the noise (standard deviation of the difference of logarithms over seeds), the noise floor
+        worse, same, undecided; `OTHER_WORK` for an outcome `PER_RUN` that is of `tokens_ratio` times the baseline's
+        tokens), the noise (standard deviation of the difference of logarithms over seeds), the noise floor
         of so many seeds, and how many seeds would decide. Of runs that did not all reach the loss: `at_least` or
         `at_most`, and counts.
     """
@@ -130,10 +130,10 @@ def treatment_effects(table: pd.DataFrame, spreads: Mapping[str, float] | None =
             if treatment == BASELINE:
                 continue
             identity = {"device": device, "name": name, "treatment": treatment, "levels": frame["levels"].iloc[0]}
-            identity["tokens_ratio"] = frame.tokens_at_end.median() / baseline.tokens_at_end.median()
             for outcome in present:
                 found = _effect(frame, baseline, outcome)
                 if found is not None:
+                    found["tokens_ratio"] = _tokens(frame, outcome) / _tokens(baseline, outcome)
                     rows.append({**identity, "outcome": outcome, **found, "record": frame["record"].iloc[0]})
     effects = pd.DataFrame(rows, columns=COLUMNS)
     corrected = effects.groupby(["device", "outcome"], sort=False)["p"].transform(holm)
@@ -161,6 +161,13 @@ def by_seed(frame: pd.DataFrame, outcome: str) -> dict[int, float]:
     """The values of an outcome by seed, of the runs that have one."""
     pairs = zip(frame["seed"].to_list(), frame[outcome].to_list(), strict=True)
     return {int(seed): float(value) for seed, value in pairs if value is not None and value > 0}
+
+
+def _tokens(frame: pd.DataFrame, outcome: str) -> float:
+    """How many tokens an outcome of finished runs is of: a step's, or all that they saw."""
+    finished = frame[frame.status == "ok"]
+    of_a_step = outcome == "step_time_s"
+    return (finished.step_time_s / finished.token_time_s if of_a_step else finished.tokens_at_end).median()
 
 
 def _effect(frame: pd.DataFrame, baseline: pd.DataFrame, outcome: str) -> dict | None:

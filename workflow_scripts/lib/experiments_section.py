@@ -193,10 +193,8 @@ def _undecided(effects: pd.DataFrame) -> str:
     if len(single):
         text += f" {plural(len(single), 'has', 'have')} one seed only, which decides nothing."
     if n_unlike:
-        text += (
-            f" {n_unlike} more {'is' if n_unlike == 1 else 'are'} not judged, because those runs saw other numbers of "
-        )
-        text += "tokens than the baseline's: one that ends sooner may only have done less."
+        text += f" {plural(n_unlike, 'more is', 'more are')} not judged: those runs saw other numbers of tokens than "
+        text += "the baseline's, and one that ends sooner may only have done less."
     return text
 
 

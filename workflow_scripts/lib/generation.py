@@ -19,8 +19,8 @@ def generate(
     """Continues a prompt, in the precision of the surrounding autocast.
 
     The decoder sees windows of 1, 2, 4 … tokens and of the whole context, the rest of each filled with zeros, which a
-    causal model does not look at: for a new size CUDA may plan anew (cuDNN's attention in 16 bits: 15 s of an H200 for
-    256 sizes).
+    causal model does not look at: for a new size CUDA may plan anew (cuDNN's attention in 16 bits: 14 to 23 s of an
+    H200 for 256 sizes).
 
     Every random number is drawn on the CPU beforehand and picks its token through the cumulative distribution, so all
     devices see the same numbers (their texts may differ all the same: a rounding can tip a token).

@@ -9,10 +9,11 @@ from workflow_scripts.lib.audit.findings import Seen, has_any, rule
 from workflow_scripts.lib.audit.frames import LOSSES, Row, alike, each, first_of, has, measured, value
 from workflow_scripts.lib.audit.treatments import CHANGED_BY_TREATMENT
 from workflow_scripts.lib.audit.wording import count, percent, scaled, seconds, times
+from workflow_scripts.lib.comparisons import THRESHOLDS
 
 MIN_SEEDS = 3
 MANY_PASSES = 5.0
-RISEN = 0.02
+RISEN = THRESHOLDS["settled"]
 NOISE_NOTABLE = 0.05
 TOKENS_EQUAL = 0.01
 BETTER_BY = 0.10

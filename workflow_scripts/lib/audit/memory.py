@@ -22,9 +22,8 @@ from workflow_scripts.lib.audit.frames import (
 from workflow_scripts.lib.audit.wording import count, percent, scaled, times
 
 FALL, PROCESS_FALL = 0.01, 0.10
-ROUNDED = (
-    0.10  # CUDA's allocator leaves a tensor in its block where less than 1 MiB beside it would be free: of 10 and more
-)
+# CUDA's allocator counts up to 1 MiB beside a tensor as the tensor's; one with a segment of its own has 10 and more.
+ROUNDED = 0.10
 FLAT = 0.01
 FLAT_PARAMS = 1.5
 EQUAL_GAP = 0.005
