@@ -10,14 +10,14 @@ its round was for all shapes, because a machine that others use, too, is slower 
 a shape's last visit differs from its first is shown as well: no prediction can be expected to agree with a single
 measurement better than the next measurement does.
 
+Peak memory is compared as well, but of captured steps: `prediction_memory.py` measures each in a process of its own.
+
 `--json FILE` writes {"figures", "targets", "met", "conditions", "shapes"} after each shape, so that a run that is cut
 off leaves what it has. What was not measured is not in it.
 """
 
 import argparse
 import csv
-import importlib
-import importlib.util
 import itertools
 import json
 import os
@@ -30,6 +30,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not the standard one
 
+from benchmarks.prediction_memory import compare_memory  # noqa: E402
 from benchmarks.prediction_rivals import TARGETS, compare, figures_of, within_interval  # noqa: E402
 from benchmarks.prediction_shapes import draw  # noqa: E402
 from benchmarks.rounds import steady_times  # noqa: E402
@@ -51,7 +52,6 @@ OPTIMIZER = OptimizerSpec(
     name="adamw", learning_rate=1e-4, min_learning_rate=1e-4, warmup_steps=0, decay_steps=1, schedule="constant",
     weight_decay=0.1, beta1=0.9, beta2=0.95, momentum=0.9, grad_clip=1.0,
 )  # fmt: skip
-MEMORY = "benchmarks.prediction_memory"  # `compare_memory(measured, optimizer, device)`: {"figures", "targets", "met"}
 LABELS = {
     "6n_over_datasheet": "6N over datasheet",
     "palm_over_measured_product": "PaLM over measured product",
@@ -196,8 +196,8 @@ def summarise(
         "shapes": measured,
         "calibration": calibration,
     }
-    if importlib.util.find_spec(MEMORY):
-        memory = importlib.import_module(MEMORY).compare_memory(measured, OPTIMIZER, device)
+    if options.execution != "graphed":  # each graph leaves the workspaces of its stream to the next shape's peak
+        memory = compare_memory(measured, OPTIMIZER, device)
         for part in ("figures", "targets", "met"):
             report[part] |= memory[part]
     return report

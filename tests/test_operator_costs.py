@@ -10,13 +10,14 @@ from workflow_scripts.lib.operator_sizes import sizes
 from workflow_scripts.lib.precision import autocast
 
 
-@pytest.mark.parametrize(("late", "corners", "insides"), [(0.5, 1.0, 1.0), (2.0, 1.0, 0.0), (4.0, 0.0, 0.0)])
-def test_when_time_runs_out_corners_are_still_measured(monkeypatch, late, corners, insides):
+@pytest.mark.parametrize(("each_s", "corners", "insides"), [(0.0, 1.0, 1.0), (0.05, 1.0, 0.0), (4.0, 0.0, 0.0)])
+def test_when_time_runs_out_corners_are_still_measured(monkeypatch, each_s, corners, insides):
     """In 16 bits on an H200 a calibration once ended with one size of a product."""
-    clock = itertools.chain([0.0], itertools.repeat(late))
-    monkeypatch.setattr(operator_costs, "time_call", lambda *_: {"seconds": 1e-5, "host_s": None, "n": 3})
+    timed = {"seconds": 1e-5, "host_s": None, "n": 3, "sampled_s": each_s}
+    monkeypatch.setattr(operator_costs, "time_call", lambda *_: dict(timed))
+    monkeypatch.setattr(operator_costs, "build", lambda *_: (None, None))
     points, cpu = sizes("cpu", "bf16"), torch.device("cpu")
-    found = operator_costs._measure_precision("bf16", points, cpu, 1e-3, 1.0, lambda: next(clock))
+    found = operator_costs._measure_precision("bf16", points, cpu, 1e-3, 1.0, lambda: 0.0)
     measured = {(one["kind"], tuple(one["dims"])) for one in found}
     kinds = {kind for _, kind, _ in points}
     assert {kind for kind, _ in measured} == kinds
@@ -25,19 +26,22 @@ def test_when_time_runs_out_corners_are_still_measured(monkeypatch, late, corner
         assert len(measured & set(of_these)) == (len(of_these) * share or (0 if inside else len(kinds)))
 
 
-def test_loading_the_kernels_of_a_kind_takes_no_time_from_its_sizes(monkeypatch):
-    now, loaded = [0.0], set()
+def test_what_the_first_call_of_a_size_takes_leaves_time_for_the_others(monkeypatch):
+    """cuDNN plans attention for each size: on an H200 seven of the largest were left out, and missed by up to 44 %."""
+    now, called = [0.0], set()
 
-    def time_call(kind, *_):
-        now[0] += 0.001 if kind in loaded else 10.0
-        loaded.add(kind)
-        return {"seconds": 1e-5, "host_s": None, "n": 3}
+    def build(kind, dims, device):
+        def call():
+            now[0] += 0.001 if (kind, dims) in called else 10.0
+            called.add((kind, dims))
 
-    monkeypatch.setattr(operator_costs, "build", lambda kind, dims, device: (kind, None))
-    monkeypatch.setattr(operator_costs, "time_call", time_call)
+        return call, None
+
+    monkeypatch.setattr(operator_costs, "build", build)
     points = sizes("cpu", "bf16")
     found = operator_costs._measure_precision("bf16", points, torch.device("cpu"), 1e-3, 1.0, lambda: now[0])
     assert len(found) == len(points)
+    assert all(one["seconds"] == pytest.approx(0.001) and "sampled_s" not in one for one in found)
 
 
 @pytest.mark.parametrize(("rows", "afresh"), [(512, True), (64, False)])

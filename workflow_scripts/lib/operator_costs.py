@@ -131,17 +131,17 @@ def measure_steps(precision: Precision, spec: DeviceSpec, for_s: float) -> list[
 def _measure_precision(
     precision: Precision, points: list, device: torch.device, each_s: float, for_s: float, read: Callable[[], float]
 ) -> list[dict[str, Any]]:
-    """Measures sizes in order for some time, but none beyond one that took too long.
+    """Measures sizes in order until samples have taken some time, but none beyond one that took too long.
 
-    The first size of a kind does not count, since its kernels are loaded with it: in 16 bits on an H200 a share of
-    three seconds once ended with the first sizes of eleven kinds. Corners may take `CORNERS` times as long: without
-    them rates would be guessed.
+    What comes before a size's samples does not count: its kernels are loaded then, and cuDNN plans attention anew for
+    each size, which on an H200 in 16 bits had left no time for the largest. Corners may take `CORNERS` times as long:
+    without them rates would be guessed.
     """
-    found, too_long, start = [], [], read()
+    found, too_long, sampled_s = [], [], 0.0
     for inside, kind, dims in points:
-        began, first = read(), all(one["kind"] != kind for one in found)
+        first = all(one["kind"] != kind for one in found)
         beyond = any(kind == other and all(map(operator.ge, dims, limit)) for other, limit in too_long)
-        late = began - start > for_s * (1 if inside else CORNERS)
+        late = sampled_s > for_s * (1 if inside else CORNERS)
         if beyond or (late and not first):
             continue
         afresh = device.type == "cpu" and result_elements(kind, dims) >= NEVER_KEPT
@@ -157,9 +157,9 @@ def _measure_precision(
                 raise
             too_long.append((kind, dims))
             continue
+        sampled_s += sum(times.pop("sampled_s") for times in timed.values())
         asked = {"kind": kind, "precision": precision, "dims": list(dims)}
         found += [{**asked, "direction": direction, **times} for direction, times in timed.items()]
-        start += read() - began if first else 0.0
         if max(times["seconds"] for times in timed.values()) > LONGEST * each_s:
             too_long.append((kind, dims))
     return found
@@ -186,6 +186,8 @@ def time_call(
 ) -> dict[str, Any]:
     """Times one call after a first one: `seconds` on the device, `host_s` to queue it (CUDA), `n` samples.
 
+    `sampled_s` is what all of them took.
+
     With `afresh` each call has to ask the system for memory, and cannot have what earlier ones left in the heap.
     """
     call()
@@ -200,7 +202,7 @@ def time_call(
     seconds = median(one[0] for one in times) / units
     host = [one[1] for one in times if one[1] is not None]
     host_s = median(host) / units if host else None
-    return {"seconds": seconds, "host_s": host_s, "n": len(times)}
+    return {"seconds": seconds, "host_s": host_s, "n": len(times), "sampled_s": read() - started}
 
 
 def _alike(times: list[tuple[float, float | None]]) -> bool:
