@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from workflow_scripts.lib.cost_model import Case, TimeModel
 from workflow_scripts.lib.counts import count_parameters, flops_per_token
 from workflow_scripts.lib.operator_rates import Rates
-from workflow_scripts.lib.operator_work import LAUNCHES, flops, moved_bytes, step_operators
+from workflow_scripts.lib.operator_work import LAUNCHES, call_bytes, flops, step_operators
 from workflow_scripts.lib.specs import ModelShape, StepSpec
 
 FEW = 3
@@ -27,12 +27,12 @@ def palm(shape: ModelShape, step: StepSpec, flop_per_s: float) -> float:
 
 def roofline(shape: ModelShape, step: StepSpec, rates: Rates) -> float:
     """The sum over operators of max(FLOPs / ceiling, bytes / bandwidth) plus launches; in s."""
-    element_bytes, total_s = 2 if step.precision in ("bf16", "fp16") else 4, 0.0
+    total_s = 0.0
     for operator in step_operators(shape, step):
         for direction, calls in (("forward", operator.calls), ("backward", operator.backward_calls)):
             if calls:
                 arithmetic_s = flops(operator.kind, operator.dims, direction) / rates.flop_per_s
-                moved = moved_bytes(operator.kind, operator.dims, direction, element_bytes, step.execution != "eager")
+                moved = call_bytes(operator, direction, step)
                 launches = LAUNCHES[operator.kind][direction == "backward"]
                 total_s += calls * (max(arithmetic_s, moved / rates.bytes_per_s) + launches * rates.operator_s)
     return total_s

@@ -1,6 +1,7 @@
 """Which operators a calibration measures when time runs out, on clocks that say so."""
 
 import itertools
+import time
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ def test_when_time_runs_out_corners_are_still_measured(monkeypatch, each_s, corn
     """In 16 bits on an H200 a calibration once ended with one size of a product."""
     timed = {"seconds": 1e-5, "host_s": None, "n": 3, "sampled_s": each_s}
     monkeypatch.setattr(operator_costs, "time_call", lambda *_: dict(timed))
-    monkeypatch.setattr(operator_costs, "build", lambda *_: (None, None))
+    monkeypatch.setattr(operator_costs, "build", lambda *_: (lambda: None, None))
     points, cpu = sizes("cpu", "bf16"), torch.device("cpu")
     found = operator_costs._measure_precision("bf16", points, cpu, 1e-3, 1.0, lambda: 0.0)
     measured = {(one["kind"], tuple(one["dims"])) for one in found}
@@ -69,3 +70,16 @@ def test_a_product_reads_what_the_product_before_it_left(monkeypatch, precision,
         assert forward().dtype == dtype
     backward()
     assert set(seen) == {(dtype, torch.float32)}
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_bias_costs_its_gradient_alone(precision):
+    cpu = torch.device("cpu")
+    with autocast(precision, cpu):
+        forward, backward = operator_calls.build("bias", (8, 4), cpu)
+    assert forward is None
+    backward()
+    points = [(False, "bias", (64, 8)), (False, "bias", (64, 512))]
+    found = operator_costs._measure_precision(precision, points, cpu, 1e-3, 1.0, time.perf_counter)
+    assert [(one["direction"], one["dims"]) for one in found] == [("backward", [64, 8]), ("backward", [64, 512])]
+    assert all(one["seconds"] > 0 for one in found)

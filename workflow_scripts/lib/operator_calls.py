@@ -20,8 +20,11 @@ TENSORS, UPDATED = (16, 256), 2**21
 Call = Callable[[], Any]
 
 
-def build(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[Call, Call | None]:
-    """Gives one operator's forward and backward call; called under the precision's autocast."""
+def build(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[Call | None, Call | None]:
+    """Gives one operator's forward and backward call, None for what it has not; called under the precision's autocast.
+
+    A bias costs its gradient, the sum over all rows; a product adds it as it writes.
+    """
     if kind == "optimizer":
         return _optimizer(dims[0], device), None
     function, inputs = _function(kind, dims, device)
@@ -36,7 +39,7 @@ def build(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[Call,
     def backward() -> None:
         torch.autograd.grad(output, wanted, outer, retain_graph=True)
 
-    return forward, backward
+    return None if kind == "bias" else forward, backward
 
 
 def _function(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[Callable[..., Tensor], list[Tensor]]:
@@ -50,6 +53,8 @@ def _function(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[C
     if kind == "linear":
         rows, inputs, outputs = dims
         return F.linear, [drawn(rows, inputs, dtype=product), drawn(outputs, inputs)]
+    if kind == "bias":
+        return lambda bias: bias.expand(dims), [drawn(dims[1], dtype=product)]
     if kind == "attention":
         sequences, heads, length, size = dims
         return _attend(heads), [drawn(sequences, length, 3 * heads * size, dtype=product)]

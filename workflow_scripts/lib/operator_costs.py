@@ -149,7 +149,7 @@ def _measure_precision(
             with autocast(precision, device):
                 torch.set_autocast_cache_enabled(False)  # a step casts each weight anew
                 forward, backward = build(kind, dims, device)
-                timed = {"forward": time_call(forward, device, each_s, read, afresh)}
+                timed = {} if forward is None else {"forward": time_call(forward, device, each_s, read, afresh)}
             if backward is not None:
                 timed["backward"] = time_call(backward, device, each_s, read, afresh)
         except RuntimeError as error:  # an operator that this device lacks in this precision, or no memory for it

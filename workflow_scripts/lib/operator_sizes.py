@@ -48,7 +48,7 @@ def sizes(device: DeviceType, precision: Precision = "fp32") -> list[tuple[bool,
     points += [(inner, "attention", _split(dims)) for inner, dims in _grid(heads, lengths, head_sizes)]
     points += [(inner, "rotary", _split(dims)) for inner, dims in _grid(heads, lengths, ends)]
     for names, axes in (
-        (("layer_norm", "rms_norm", "residual"), flat),
+        (("layer_norm", "rms_norm", "residual", "bias"), flat),
         (("gelu", "swiglu"), wide),
         (("loss",), [vocabulary_rows, vocabularies]),
         (("embedding",), [vocabulary_rows, vocabularies, widths[1:2]]),

@@ -9,32 +9,38 @@ import dataclasses
 import math
 from typing import Any, Literal
 
+from workflow_scripts.lib.block_memory import element_bytes, residual_bytes
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
 from workflow_scripts.lib.operator_sizes import ALWAYS_FP32
 from workflow_scripts.lib.specs import DeviceType, ModelShape, StepSpec
 
 Kind = Literal[
-    "linear", "attention", "rotary", "layer_norm", "rms_norm", "gelu", "swiglu", "residual", "embedding", "loss",
-    "optimizer",
+    "linear", "bias", "attention", "rotary", "layer_norm", "rms_norm", "gelu", "swiglu", "residual", "embedding",
+    "loss", "optimizer",
 ]  # fmt: skip
 Direction = Literal["forward", "backward"]
 
 PRODUCTS = ("linear", "attention")
 # Kernels that one call launches, forward and backward, in eager torch: what the host has to do for it.
 LAUNCHES = {
-    "linear": (1, 3), "attention": (1, 4), "rotary": (10, 12), "layer_norm": (1, 2), "rms_norm": (4, 8), "gelu": (1, 1),
-    "swiglu": (2, 4), "residual": (1, 0), "embedding": (1, 2), "loss": (2, 2), "optimizer": (1, 0),
+    "linear": (1, 3), "bias": (0, 1), "attention": (1, 4), "rotary": (10, 12), "layer_norm": (1, 2),
+    "rms_norm": (4, 8), "gelu": (1, 1), "swiglu": (2, 4), "residual": (1, 0), "embedding": (1, 2), "loss": (2, 2),
+    "optimizer": (1, 0),
 }  # fmt: skip
 # Passes over memory per element, forward and backward, unfused; `loss` and `embedding` have elements of their own size.
 PASSES = {
-    "rotary": (8, 10), "layer_norm": (2, 4), "rms_norm": (6, 12), "gelu": (2, 3), "swiglu": (5, 8), "residual": (3, 1),
-    "embedding": (2, 2), "loss": (4, 5), "optimizer": (8, 0),
+    "bias": (0, 1), "rotary": (8, 10), "layer_norm": (2, 4), "rms_norm": (6, 12), "gelu": (2, 3), "swiglu": (5, 8),
+    "residual": (3, 1), "embedding": (2, 2), "loss": (4, 5), "optimizer": (8, 0),
 }  # fmt: skip
-# The same where a compiler writes each result once, straight from what it depends on.
+# Where a compiler has fused them, forward and backward: passes over the residual stream, and over what lies between
+# products. A normalisation takes along the addition before it and, backward, the one of the gradients. Kernels that
+# write parts of one tensor (gate and up; q, k and v) compute every part wherever they are. Counted from the times of
+# kernels on an H200 at the rate of its copies, torch 2.11, in bf16 and fp32.
 FUSED_PASSES = {
-    "rotary": (2, 2), "layer_norm": (2, 3), "rms_norm": (2, 3), "gelu": (1, 2), "swiglu": (1.5, 3), "residual": (1, 1),
-    "embedding": (1, 2), "loss": (2, 3), "optimizer": (8, 0),
+    "bias": ((0, 0), (0, 1)), "rotary": ((0, 2), (0, 16)), "layer_norm": ((2, 2), (4, 2)),
+    "rms_norm": ((2, 2), (4, 2)), "gelu": ((0, 2), (0, 3)), "swiglu": ((0, 3), (0, 8)), "loss": ((0, 2), (0, 2)),
 }  # fmt: skip
+HEAD_LOSS_PASSES = ((0, 3), (0, 0))  # it leaves the gradient where the logits were
 
 
 CAST = 0.6  # of what a residual addition reads and writes in 16 bits: 6 of 10 bytes an element
@@ -62,14 +68,16 @@ def step_operators(shape: ModelShape, step: StepSpec) -> list[Operator]:
 
     With checkpointing a block's forward pass runs twice, but for its last product (early stop; torch's
     `use_reentrant=False`). Dropout is counted as further passes like that of a residual addition, and so is what eager
-    autocast does between a normalisation and the products that read it: a cast there, and of the gradient back.
+    autocast does between a normalisation and the products that read it: a cast there, and of the gradient back. Once
+    compiled, the block's additions are part of its normalisations (`fused_bytes`).
     """
     d, F, L, V, A = shape.n_embd, shape.n_inner, shape.n_layer, shape.vocab_size, step.accumulation
     b = step.batch_size // A
     n, head = b * shape.sequence_length, (b, shape.n_head, shape.sequence_length, d // shape.n_head)
-    llama = shape.architecture == "llama"
+    llama, fused = shape.architecture == "llama", step.execution != "eager"
     norm: Kind = "rms_norm" if llama else "layer_norm"
     qkv, proj, up, down = (("linear", (n, inputs, outputs)) for outputs, inputs in block_matrices(shape))
+    additions = 2 * (not fused) + 2 * (shape.dropout > 0)
     block: list[tuple[Kind, tuple[int, ...], float]] = [
         (norm, (n, d), 2),
         (*qkv, 1),
@@ -77,7 +85,7 @@ def step_operators(shape: ModelShape, step: StepSpec) -> list[Operator]:
         (*proj, 1),
         (*up, 1),
         ("swiglu" if llama else "gelu", (n, F), 1),
-        ("residual", (n, d), 4 if shape.dropout else 2),
+        *([("residual", (n, d), additions)] if additions else []),
         *([("rotary", head, 2)] if llama else []),
     ]
     again = 2 if step.checkpointing else 1
@@ -86,16 +94,21 @@ def step_operators(shape: ModelShape, step: StepSpec) -> list[Operator]:
         for kind, dims, calls in block
     ]
     operators.append(Operator(kind=down[0], dims=down[1], calls=A * L, backward_calls=A * L))
+    if shape.bias and not llama:
+        operators += [
+            Operator(kind="bias", dims=(n, outputs), calls=0, backward_calls=A * L)
+            for _, (_, _, outputs) in (qkv, proj, up, down)
+        ]
     operators.append(Operator(kind=norm, dims=(n, d), calls=A, backward_calls=A))
     ends: list[tuple[Kind, tuple[int, ...]]] = [("embedding", (n, V, d)), ("linear", (n, d, V)), ("loss", (n, V))]
     operators += [Operator(kind=kind, dims=dims, calls=A, backward_calls=A, of_vocabulary=True) for kind, dims in ends]
-    if step.execution == "eager" and step.precision in ("bf16", "fp16"):
+    if not fused and step.precision in ("bf16", "fp16"):
         casts = 2 * L * (again + 1) + 2
         operators.append(Operator(kind="residual", dims=(n, d), calls=CAST * A * casts, backward_calls=0))
-    # Gradients that are added to others: where a block's stream forks, of a tied head, and of every micro-batch after
-    # the first.
+    # Gradients that are added to others: where a block's stream forks (eagerly), of a tied head, and of every
+    # micro-batch after the first.
     sizes = parameter_sizes(shape)
-    added = {n * d: 2 * A * L}
+    added = {} if fused else {n * d: 2 * A * L}
     if not llama:
         added[V * d] = added.get(V * d, 0) + A
     for size, count in sizes.items():
@@ -150,10 +163,8 @@ def flops(kind: Kind, dims: tuple[int, ...], direction: Direction) -> float:
     return 0.0
 
 
-def moved_bytes(
-    kind: Kind, dims: tuple[int, ...], direction: Direction, element_bytes: int, fused: bool = False
-) -> float:
-    """Counts the bytes that one call reads and writes, each tensor once."""
+def moved_bytes(kind: Kind, dims: tuple[int, ...], direction: Direction, element_bytes: int) -> float:
+    """Counts the bytes that one call reads and writes eagerly, each tensor once."""
     backward = direction == "backward"
     if kind == "linear":
         rows, inputs, outputs = dims
@@ -161,8 +172,37 @@ def moved_bytes(
         return float(element_bytes * once * (2 if backward else 1))
     if kind == "attention":
         return float(element_bytes * math.prod(dims) * (8 if backward else 4))
-    passes = (FUSED_PASSES if fused else PASSES)[kind][backward]
-    return float((4 if kind in ("optimizer", "loss", "embedding") else element_bytes) * elements(kind, dims) * passes)
+    size = 4 if kind in ("optimizer", "loss", "embedding") else element_bytes
+    return float(size * elements(kind, dims) * PASSES[kind][backward])
+
+
+def fused_bytes(operator: Operator, direction: Direction, step: StepSpec, head_loss: bool = False) -> float | None:
+    """Counts the bytes that a compiler leaves of one call; None for what it does not fuse with others.
+
+    Args:
+        operator: which.
+        direction: forward or backward.
+        step: types and execution of the step.
+        head_loss: whether head and loss are one operation, see `has_head_loss`.
+    """
+    kind, dims, backward = operator.kind, operator.dims, direction == "backward"
+    if step.execution == "eager":
+        return None
+    stream, product = residual_bytes(step), element_bytes(step)
+    if kind == "embedding":  # read with the first block's; its gradient is a table of zeros, to which rows are added
+        rows, entries, width = dims
+        return float(4 * entries * width + rows * width * (stream + 8)) if backward else 0.0
+    if kind not in FUSED_PASSES:
+        return None
+    passes = HEAD_LOSS_PASSES if kind == "loss" and head_loss else FUSED_PASSES[kind]
+    of_stream, of_products = passes[backward]
+    return float((of_stream * stream + of_products * product) * elements(kind, dims))
+
+
+def call_bytes(operator: Operator, direction: Direction, step: StepSpec) -> float:
+    """Counts the bytes that one call of a step moves, as it is executed."""
+    fused = fused_bytes(operator, direction, step)
+    return moved_bytes(operator.kind, operator.dims, direction, element_bytes(step)) if fused is None else fused
 
 
 def cost_rows(calibration: dict[str, Any]) -> list[dict[str, Any]]:

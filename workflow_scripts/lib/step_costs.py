@@ -3,8 +3,8 @@
 Each operator costs what its calibration measured, max(FLOPs / rate, bytes / bandwidth) plus overhead being its physics;
 the parts say which of the three it was. Beyond them a step costs what tiny models showed. On CUDA that is the host's
 work, which goes on beside the device's: the slower of the two sets the pace, or, captured as a graph, the device alone.
-A compiler fuses what lies between products: such operators cost the bytes that are left to move, at the rate of an
-addition of their size.
+A compiler fuses what lies between products: such operators cost the bytes that are left to move, as a kernel that moves
+as many.
 """
 
 import dataclasses
@@ -14,15 +14,13 @@ from workflow_scripts.lib.block_memory import element_bytes
 from workflow_scripts.lib.operator_rates import Rates
 from workflow_scripts.lib.operator_work import (
     LAUNCHES,
-    PASSES,
-    PRODUCTS,
     Direction,
     Operator,
-    elements,
+    call_bytes,
     flops,
+    fused_bytes,
     has_head_loss,
     moved_bytes,
-    parameter_sizes,
     step_operators,
 )
 from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec, StepSpec
@@ -66,14 +64,10 @@ def step_costs(
     attention_s = vocabulary_s = 0.0
     fused = step.execution != "eager"
     overlapped = device_type == "cuda"
-    # What `head_loss` leaves of a loss: forward the same passes in the precision of the logits, backward none.
-    left = (element_bytes(step) / 4, 0.0) if has_head_loss(shape, step, device_type) else (1.0, 1.0)
+    head_loss = has_head_loss(shape, step, device_type)
     for operator in [*step_operators(shape, step), *_newton_schulz(shape, optimizer)]:
         for direction, calls in (("forward", operator.calls), ("backward", operator.backward_calls)):
-            if not calls or not rates.knows(operator.kind):
-                continue
-            seconds = calls * _seconds(operator, direction, optimizer, fused, rates)
-            seconds *= left[direction == "backward"] if operator.kind == "loss" else 1.0
+            seconds = calls * _seconds(operator, direction, step, optimizer, rates, head_loss) if calls else 0.0
             launches = calls * (1 if fused else LAUNCHES[operator.kind][direction == "backward"])
             launch_s = 0.0 if overlapped else min(seconds, launches * rates.operator_s)
             parts["launch"] += launch_s
@@ -105,17 +99,15 @@ def _beyond_s(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, rates
     return step.accumulation * pass_s + update_s + products * rates.operator_s
 
 
-def _seconds(operator: Operator, direction: Direction, optimizer: OptimizerSpec, fused: bool, rates: Rates) -> float:
-    """One call's time on the device."""
-    if operator.kind == "optimizer":
-        return rates.seconds("optimizer", "forward", operator.dims) * OPTIMIZER_TIMES[optimizer.name]
-    if not fused or operator.kind in PRODUCTS or not rates.knows("residual"):
-        return rates.seconds(operator.kind, direction, operator.dims)
-    # The bytes that are left, at the pace of an addition of as many elements.
-    size = (1, elements(operator.kind, operator.dims))
-    of_addition = rates.seconds("residual", "forward", size) / PASSES["residual"][0] / 4
-    left = moved_bytes(operator.kind, operator.dims, direction, 4, fused=True) / elements(operator.kind, operator.dims)
-    return of_addition * left
+def _seconds(
+    operator: Operator, direction: Direction, step: StepSpec, optimizer: OptimizerSpec, rates: Rates, head_loss: bool
+) -> float:
+    """One call's time on the device, 0 for what was not measured."""
+    fused = fused_bytes(operator, direction, step, head_loss)
+    if fused is not None and rates.knows("residual"):
+        return rates.moving_s(fused, element_bytes(step)) if fused else 0.0
+    seconds = rates.seconds(operator.kind, direction, operator.dims) if rates.knows(operator.kind) else 0.0
+    return seconds * (OPTIMIZER_TIMES[optimizer.name] if operator.kind == "optimizer" else 1.0)
 
 
 def _bound(operator: Operator, direction: Direction, step: StepSpec, rates: Rates) -> Bound:
@@ -142,15 +134,9 @@ def _newton_schulz(shape: ModelShape, optimizer: OptimizerSpec) -> list[Operator
 
 def step_traffic_bytes(shape: ModelShape, step: StepSpec) -> float:
     """Counts the bytes that a step's operators read and write, each tensor once an operator."""
-    size, fused = element_bytes(step), step.execution != "eager"
     return sum(
-        calls * moved_bytes(operator.kind, operator.dims, direction, size, fused)
+        calls * call_bytes(operator, direction, step)
         for operator in step_operators(shape, step)
         for direction, calls in (("forward", operator.calls), ("backward", operator.backward_calls))
         if calls
     )
-
-
-def count_tensors(shape: ModelShape) -> int:
-    """Counts the parameters as tensors."""
-    return sum(parameter_sizes(shape).values())
