@@ -28,7 +28,7 @@ def test_when_time_runs_out_corners_are_still_measured(monkeypatch, each_s, corn
 
 
 def test_what_the_first_call_of_a_size_takes_leaves_time_for_the_others(monkeypatch):
-    """cuDNN plans attention for each size: on an H200 seven of the largest were left out, and missed by up to 44 %."""
+    """cuDNN plans attention for each size: on an H200 in 16 bits seven of the largest were left out."""
     now, called = [0.0], set()
 
     def build(kind, dims, device):

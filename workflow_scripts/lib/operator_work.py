@@ -32,10 +32,10 @@ PASSES = {
     "bias": (0, 1), "rotary": (8, 10), "layer_norm": (2, 4), "rms_norm": (6, 12), "gelu": (2, 3), "swiglu": (5, 8),
     "residual": (3, 1), "embedding": (2, 2), "loss": (4, 5), "optimizer": (8, 0),
 }  # fmt: skip
-# Where a compiler has fused them, forward and backward: passes over the residual stream, and over what lies between
-# products. A normalisation takes along the addition before it and, backward, the one of the gradients. Kernels that
-# write parts of one tensor (gate and up; q, k and v) compute every part wherever they are. Counted from the times of
-# kernels on an H200 at the rate of its copies, torch 2.11, in bf16 and fp32.
+# Assume: where a compiler has fused them, passes forward and backward over the residual stream, and over what lies
+# between products. A normalisation takes along the addition before it and, backward, the one of the gradients. Kernels
+# that write parts of one tensor (gate and up; q, k and v) compute every part wherever they are. So it is on an H200
+# with torch 2.11 by the time of each kernel in a profile, at the rate of copies (rotary and SwiGLU in bf16 alone).
 FUSED_PASSES = {
     "bias": ((0, 0), (0, 1)), "rotary": ((0, 2), (0, 16)), "layer_norm": ((2, 2), (4, 2)),
     "rms_norm": ((2, 2), (4, 2)), "gelu": ((0, 2), (0, 3)), "swiglu": ((0, 3), (0, 8)), "loss": ((0, 2), (0, 2)),
