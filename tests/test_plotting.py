@@ -1,6 +1,7 @@
 """The figures: what they draw from ordinary and broken tables, and what kind of SVG they leave."""
 
 import importlib
+import itertools
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -116,6 +117,22 @@ def test_what_was_not_measured_is_not_drawn(tmp_path):
     _, drawn = draw("throughput", paths, tmp_path)
     assert failed not in set(drawn.cell)
     assert drawn.throughput_tokens_per_s.notna().all()
+
+
+@pytest.mark.parametrize("low", [3.2e-4, 3.7e-4, 7e-4, 2e-3])
+@pytest.mark.parametrize("reach", [1.3, 4, 65, 900, 2e4])
+def test_ticks_of_three_panels_do_not_touch(low, reach):
+    values = [low, low * reach]
+    with plotting.style():
+        figure, axes = plotting.panels(3, share=False)
+        for axis in axes:
+            axis.plot(values, values)
+            plotting.log_axis(axis.xaxis, values)
+            plotting.log_axis(axis.yaxis, values)
+        figure.draw_without_rendering()
+        for axis in axes:
+            boxes = [label.get_window_extent() for label in axis.get_xticklabels()]
+            assert all(left.x1 + 2 < right.x0 for left, right in itertools.pairwise(boxes))
 
 
 def test_missing_intervals_leave_points_without_bars(tmp_path):

@@ -39,7 +39,7 @@ def main(*, cells: Path, ceilings: Path, findings: Path, figure: Path, data: Pat
                 x, y = points.expected_s, points.step_time_s
                 plotting.points(axis, x, y, points.barred, **styles[model], linestyle="", label=plotting.short(model))
             for way_axis in (axis.xaxis, axis.yaxis):
-                plotting.log_axis(way_axis, both)
+                plotting.log_axis(way_axis, reach)
         plotting.label_axes(canvas, "expected step time (s)", "actual step time (s)")
         plotting.legend(canvas, axes)
         off = {way: percent(rows[rows.way == way].relative_error.abs().mean()) for way in ways}

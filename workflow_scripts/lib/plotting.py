@@ -153,15 +153,21 @@ def log_axis(axis: Axis, values: Iterable[float], base: float = 10) -> None:
     getattr(axis.axes, f"set_{axis.axis_name}scale")("log", base=base)
     values = sorted({float(value) for value in values if value > 0})
     axis.set_major_locator(NullLocator())
-    axis.set_ticks(values if base == 2 and len(values) <= 8 else _round_values(values[0], values[-1]))
+    wide = axis.axis_name == "y" or axis.axes.get_gridspec().ncols < 3
+    few = base == 2 and len(values) <= 8
+    axis.set_ticks(values if few else _round_values(values[0], values[-1], steps=5.5 if wide else 4))
     axis.set_minor_locator(NullLocator())
     axis.set_major_formatter(FuncFormatter(lambda value, _: plain(value)))
 
 
-def _round_values(low: float, high: float) -> list[float]:
-    """Chooses round values in a range, evenly spread in logarithm: powers of ten first, then what fills gaps."""
+def _round_values(low: float, high: float, steps: float) -> list[float]:
+    """Chooses round values in a range, evenly spread in logarithm: powers of ten first, then what fills gaps.
+
+    Args:
+        steps: how many of the least distances between two values the range holds.
+    """
     low, high = low / 1.05, high * 1.05
-    room = max(math.log10(high / low), 0.02) / 5.5
+    room = max(math.log10(high / low), 0.02) / steps
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     chosen: list[float] = []
     for mantissa in (1.0, 2.0, 5.0, 3.0, 1.5, 7.0, 4.0, 2.5, 1.2, 6.0, 8.0, 9.0, 1.1, 1.3, 1.05, 1.02, 9.5):
