@@ -70,7 +70,9 @@ def main() -> int:
 def time_directly(record: Path) -> dict[str, Any]:
     """Measures the cell of a record in this process; returns what `seen_in` keeps."""
     from workflow_scripts.lib.cell import measure_cell
+    from workflow_scripts.lib.process_memory import keep_freed_memory
 
+    keep_freed_memory()
     spec = json.loads(record.read_text(encoding="utf-8"))["spec"]
     corpus = record.parents[3] / "corpus"
     arguments = {"cell": spec, "tokens": str(corpus / "tokens.bin"), "corpus": str(corpus / "corpus.json")}

@@ -1,6 +1,7 @@
 """What the tests of isolation run in a process of its own; torch is imported only where it is used."""
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -38,6 +39,18 @@ def fail(arguments, send):
 def allocate(arguments, send):
     bytearray(arguments["bytes"])
     return {}
+
+
+def fill_again(arguments, send):
+    """Counts the pages that the system had to give for blocks as large as those that were just freed."""
+    import torch
+
+    for _ in range(20):  # aligned blocks leave splinters behind, beside which the next does not fit at first
+        torch.ones(arguments["elements"])
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(4):
+        torch.ones(arguments["elements"])
+    return {"pages": resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before}
 
 
 def hold(arguments, send):

@@ -56,6 +56,18 @@ def test_a_child_looks_for_compiled_kernels_in_its_own_folder_alone(monkeypatch)
     assert "TRITON_CACHE_DIR" not in isolation.child_environment(cpu(1))
 
 
+@linux_only
+@pytest.mark.parametrize("fresh", [True, False])
+def test_a_child_keeps_what_it_freed(fresh):
+    """Of 64 MiB, of which glibc never keeps a block by itself; the person's own setting stands."""
+    own = {"GLIBC_TUNABLES": "glibc.malloc.mmap_threshold=1048576"}
+    kept, given_back = (
+        run("fill_again", {"elements": 2**24}, fresh=fresh, environment=environment).result["pages"]
+        for environment in (None, own)
+    )
+    assert 2 * kept < given_back
+
+
 def test_an_allocation_beyond_memory_is_oom():
     assert run("allocate", {"bytes": 2**60}).status == "oom"
 

@@ -1,6 +1,5 @@
 """Which operators a calibration measures when time runs out, on clocks that say so."""
 
-import itertools
 import time
 
 import pytest
@@ -43,18 +42,6 @@ def test_what_the_first_call_of_a_size_takes_leaves_time_for_the_others(monkeypa
     found = operator_costs._measure_precision("bf16", points, torch.device("cpu"), 1e-3, 1.0, lambda: now[0])
     assert len(found) == len(points)
     assert all(one["seconds"] == pytest.approx(0.001) and "sampled_s" not in one for one in found)
-
-
-@pytest.mark.parametrize(("rows", "afresh"), [(512, True), (64, False)])
-def test_a_large_result_is_put_into_memory_that_the_system_hands_out(monkeypatch, rows, afresh):
-    """Logits of 32 MiB took a quarter of their time where the heap still held as much of an earlier operator's."""
-    done = []
-    monkeypatch.setattr(operator_costs, "return_free_memory", lambda: done.append("returned"))
-    monkeypatch.setattr(operator_costs, "build", lambda *_: (lambda: done.append("called"), None))
-    points, clock = [(False, "loss", (rows, 16384))], itertools.count(0.0, 1.0)
-    operator_costs._measure_precision("fp32", points, torch.device("cpu"), 1e-3, 1.0, lambda: next(clock))
-    timed = ["returned", "called"] if afresh else ["called"]
-    assert done == ["called", *timed]
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("fp32", torch.float32), ("bf16", torch.bfloat16)])

@@ -24,7 +24,7 @@ def test_beyond_the_measured_sizes_the_last_rate_holds():
 
 
 def test_a_large_loss_costs_what_another_of_as_many_elements_does():
-    """A system that hands out large blocks afresh makes all of them dear, whatever their rows."""
+    """What no cache holds is dear, whatever its rows."""
 
     def dear(one):
         large = one.kind == "loss" and elements(one.kind, one.dims) >= 512 * 16384

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts.lib.outcome import Ended, classify
-from workflow_scripts.lib.process_memory import peak_process_bytes
+from workflow_scripts.lib.process_memory import keep_freed_memory, peak_process_bytes
 
 # Making an optimizer imports this module (seconds); here it is paid before anything is timed, whichever way we started.
 _IMPORTED_WITH_TORCH = "torch._dynamo"
@@ -71,7 +71,8 @@ def _carry_out(request: dict[str, Any], send: Any) -> dict[str, Any]:
 
 
 def _settle(threads: int) -> None:
-    """Brings fresh and forked processes into one state: same threads, same modules, same work for the collector."""
+    """Brings fresh and forked processes into one state: same memory, threads, modules, work for the collector."""
+    keep_freed_memory()
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(threads)

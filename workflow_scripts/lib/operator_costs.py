@@ -1,9 +1,9 @@
 """Measures what the operators of a training step cost one by one: what the measuring process of a calibration runs.
 
 Short measurements over sizes (`operator_sizes`), in each precision, of the operators that `operator_work` lists. Each
-runs as a training step runs it: through autograd, under autocast, into memory newly asked for, on random data; forward
-and backward apart. On CUDA the device is put to sleep while the host queues the calls, so that the device is timed
-without waiting for the host.
+runs as a training step runs it: through autograd, under autocast, into memory asked for each time, on random data;
+forward and backward apart. On CUDA the device is put to sleep while the host queues the calls, so that the device is
+timed without waiting for the host.
 
 What a step costs beyond its operators does not depend on their sizes: it is read off whole training steps of tiny
 models, of one block and of more.
@@ -21,10 +21,9 @@ import torch
 from workflow_scripts.lib.counts import default_inner
 from workflow_scripts.lib.device_timing import clock_of, synchronise
 from workflow_scripts.lib.operator_calls import Call, build
-from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, result_elements, sizes
+from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, sizes
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.precision import autocast, set_precision
-from workflow_scripts.lib.process_memory import return_free_memory
 from workflow_scripts.lib.specs import (
     DeviceSpec,
     MeasureSpec,
@@ -42,9 +41,6 @@ LEAST_CALLS = 3  # of which the median counts: what disturbs a call disturbs it 
 SMALL_CALLS = 0.5  # share of the time that would do if no call took longer than its point's time
 LONG, LONGEST = 4.0, 16.0  # of a point's time: a call that is timed once; one beyond which larger sizes are left out
 CORNERS = 3.0  # times as long may the corners of all kinds take
-# Elements of 4 bytes, of which glibc never keeps a block for the next (mallopt(3), DEFAULT_MMAP_THRESHOLD_MAX) if its
-# heap has no room: a step's, which holds activations, has none; a calibration's may have some.
-NEVER_KEPT = 2**23
 CALL_S = 0.1  # for which an empty backward pass is repeated
 QUEUED = 8  # calls that CUDA's queue holds easily, at up to some dozen kernels each
 QUEUED_S = 4e-3  # of calls that take long fewer are queued
@@ -144,14 +140,13 @@ def _measure_precision(
         late = sampled_s > for_s * (1 if inside else CORNERS)
         if beyond or (late and not first):
             continue
-        afresh = device.type == "cpu" and result_elements(kind, dims) >= NEVER_KEPT
         try:
             with autocast(precision, device):
                 torch.set_autocast_cache_enabled(False)  # a step casts each weight anew
                 forward, backward = build(kind, dims, device)
-                timed = {} if forward is None else {"forward": time_call(forward, device, each_s, read, afresh)}
+                timed = {} if forward is None else {"forward": time_call(forward, device, each_s, read)}
             if backward is not None:
-                timed["backward"] = time_call(backward, device, each_s, read, afresh)
+                timed["backward"] = time_call(backward, device, each_s, read)
         except RuntimeError as error:  # an operator that this device lacks in this precision, or no memory for it
             if not is_out_of_memory(error) and not first:
                 raise
@@ -181,18 +176,14 @@ def without_call(measured: dict[str, Any], call_s: float) -> dict[str, Any]:
     return {**measured, name: max(measured[name] - call_s, measured[name] / 10)}
 
 
-def time_call(
-    call: Call, device: torch.device, for_s: float, read: Callable[[], float], afresh: bool = False
-) -> dict[str, Any]:
+def time_call(call: Call, device: torch.device, for_s: float, read: Callable[[], float]) -> dict[str, Any]:
     """Times one call after a first one: `seconds` on the device, `host_s` to queue it (CUDA), `n` samples.
 
     `sampled_s` is what all of them took.
-
-    With `afresh` each call has to ask the system for memory, and cannot have what earlier ones left in the heap.
     """
     call()
     synchronise(device)
-    take = _queue(call, device, read) if device.type == "cuda" else _await(call, device, read, afresh)
+    take = _queue(call, device, read) if device.type == "cuda" else _await(call, device, read)
     times, started = [], read()
     while len(times) < LEAST_CALLS or (read() - started < for_s and not _alike(times)):
         times.append(take())
@@ -213,14 +204,10 @@ def _alike(times: list[tuple[float, float | None]]) -> bool:
     return second <= (1 + ALIKE) * fastest
 
 
-def _await(
-    call: Call, device: torch.device, read: Callable[[], float], afresh: bool
-) -> Callable[[], tuple[float, None]]:
+def _await(call: Call, device: torch.device, read: Callable[[], float]) -> Callable[[], tuple[float, None]]:
     """Gives what times a call until the device has done it."""
 
     def take() -> tuple[float, None]:
-        if afresh:
-            return_free_memory()
         start = read()
         call()
         synchronise(device)

@@ -43,15 +43,17 @@ def sizes(device: DeviceType, precision: Precision = "fp32") -> list[tuple[bool,
     )
     flat, ends = [rows, widths[:: len(widths) - 1]], head_sizes[-1:]
     wide = [rows, tuple(4 * width for width in flat[1])]
+    sums = [rows, (flat[1][0], wide[1][1])]  # up to what no cache holds: the gradients of a vocabulary are added, too
     points = [(inner, "linear", dims) for inner, dims in _grid(rows, widths, OUTPUTS[device])]
     points += [(False, "linear", dims) for dims in HEADS[device]]
     points += [(inner, "attention", _split(dims)) for inner, dims in _grid(heads, lengths, head_sizes)]
     points += [(inner, "rotary", _split(dims)) for inner, dims in _grid(heads, lengths, ends)]
     for names, axes in (
-        (("layer_norm", "rms_norm", "residual", "bias"), flat),
+        (("layer_norm", "rms_norm", "bias"), flat),
+        (("residual",), sums),
         (("gelu", "swiglu"), wide),
         (("loss",), [vocabulary_rows, vocabularies]),
-        (("embedding",), [vocabulary_rows, vocabularies, widths[1:2]]),
+        (("embedding",), [vocabulary_rows, vocabularies, (widths[1], widths[-1])]),
         (("optimizer",), [PARAMETERS[device]]),
     ):
         points += [(inner, name, dims) for name in names for inner, dims in _grid(*axes)]

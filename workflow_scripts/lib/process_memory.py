@@ -2,9 +2,12 @@
 
 import contextlib
 import ctypes
+import os
 import resource
 import sys
 from pathlib import Path
+
+_TRIM, _MMAP_MAX = -1, -4  # malloc.h
 
 
 def peak_process_bytes(pid: int | str = "self") -> int | None:
@@ -25,12 +28,18 @@ def peak_process_bytes(pid: int | str = "self") -> int | None:
     return None
 
 
-def return_free_memory() -> None:
-    """Gives what the C library's heap holds free back to the system, where it can: malloc_trim(3) of glibc."""
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            trim(0)
+def keep_freed_memory() -> bool:
+    """Has the C library keep what is freed for what is asked for next; tells whether it does from now on.
+
+    By default glibc gives large blocks back to the system as they are freed, and the next step has each of their pages
+    cleared and mapped anew. Which blocks are large depends on what the process freed before, so one and the same step
+    takes one time or another (`benchmarks/kept_memory.py`). Nothing is given back with M_MMAP_MAX 0 and
+    M_TRIM_THRESHOLD -1 (mallopt(3)). A person's own MALLOC_ variables and GLIBC_TUNABLES stand.
+    """
+    if sys.platform != "linux" or any(name.startswith(("MALLOC_", "GLIBC_TUNABLES")) for name in os.environ):
+        return False
+    option = getattr(ctypes.CDLL(None), "mallopt", None)  # musl has none
+    return option is not None and all(option(name, value) == 1 for name, value in ((_MMAP_MAX, 0), (_TRIM, -1)))
 
 
 def resident_bytes() -> int | None:

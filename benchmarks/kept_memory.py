@@ -1,0 +1,86 @@
+"""Shows what a CPU's step gains where a process keeps the memory that it frees (`process_memory.keep_freed_memory`).
+
+    python benchmarks/kept_memory.py [--rounds 5] [--threads N] [--json FILE]
+
+In each round every shape is timed twice, each time in a process of its own: as every process of Assay that measures or
+trains on Linux, and with glibc as it is by default; every second round the other way round. Ratios above 1: keeping is
+faster. `--json FILE` writes {"figures", "targets", "met", "conditions"}; there are no targets.
+"""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not the standard one
+
+from benchmarks.paired import paired_ratio  # noqa: E402
+from benchmarks.prediction import OPTIMIZER  # noqa: E402
+from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
+from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, StepSpec, to_json  # noqa: E402
+from workflow_scripts.lib.study import complete_shape  # noqa: E402
+
+# Layers, width, vocabulary, batch, context: characters, and vocabularies whose logits or gradients are large blocks.
+SHAPES = ((4, 128, 65, 8, 128), (2, 128, 4096, 8, 128), (2, 128, 16384, 8, 128), (1, 480, 16384, 1, 32))
+HEAD = 32
+# Any setting of the person's own stands, even one that changes nothing.
+SIDES = {"default": {"GLIBC_TUNABLES": ""}, "kept": None}
+
+
+def main() -> int:
+    """Times the rounds; returns 1 if a step could not be timed."""
+    options = _parse()
+    device = DeviceSpec(id="cpu", type="cpu", threads=options.threads)
+    times: dict[tuple, dict[str, list[float]]] = {shape: {side: [] for side in SIDES} for shape in SHAPES}
+    for turn in range(options.rounds):
+        for shape, of_shape in times.items():
+            for side in sorted(SIDES, reverse=bool(turn % 2)):
+                step_time_s = _step_time_s(shape, device, SIDES[side])
+                if step_time_s is None:
+                    return 1
+                of_shape[side].append(step_time_s)
+    ratios = {shape: paired_ratio(of_shape["default"], of_shape["kept"]) for shape, of_shape in times.items()}
+    for (n_layer, n_embd, vocabulary, batch_size, length), ratio in ratios.items():
+        print(f"{n_layer} × {n_embd}, vocabulary {vocabulary}, {batch_size} × {length} tokens: {ratio}")
+    if options.json:
+        figures = {"-".join(map(str, shape)): ratio.value for shape, ratio in ratios.items()}
+        conditions = {"threads": options.threads, "rounds": options.rounds, "platform": platform.platform()}
+        report = {"figures": figures, "targets": {}, "met": {}, "conditions": conditions}
+        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    return 0
+
+
+def _step_time_s(shape: tuple, device: DeviceSpec, environment: dict[str, str] | None) -> float | None:
+    """The median step time in a process of its own; None, with the reason told, if there is none."""
+    n_layer, n_embd, vocabulary, batch_size, length = shape
+    asked = {"architecture": "gpt2", "n_layer": n_layer, "n_head": n_embd // HEAD, "n_embd": n_embd, "bias": False}
+    model = complete_shape(asked, vocabulary, length)
+    step = StepSpec(batch_size=batch_size, precision="fp32", execution="eager")
+    measure = MeasureSpec(min_samples=5, target_interval=0.02, max_seconds=2.0, timeout_s=120.0)
+    arguments = {"device": to_json(device), "optimizer": to_json(OPTIMIZER), "measure": to_json(measure)}
+    arguments["shapes"] = [(to_json(model), to_json(step))]
+    heard: list[dict] = []
+    target = "benchmarks.prediction_sides:measure_shapes"
+    outcome = run_isolated(
+        target, arguments, device=device, timeout_s=120.0, on_message=heard.append, environment=environment
+    )
+    found = next((message["step_time_s"] for message in heard if "step_time_s" in message), None)
+    if found is None:
+        print(f"{shape}: {outcome.status} {outcome.reason}", file=sys.stderr)
+    return found
+
+
+def _parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=cores, help="torch's threads")
+    parser.add_argument("--json", type=Path, help="where the figures go")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
