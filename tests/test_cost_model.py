@@ -13,7 +13,7 @@ from workflow_scripts.lib.cost_fits import EXECUTIONS
 from workflow_scripts.lib.cost_model import Case, TimeModel, as_json, read_models
 from workflow_scripts.lib.counts import count_parameters, flops_per_token
 from workflow_scripts.lib.operator_rates import OperatorTime, Overhead, Rates, read_rates
-from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, sizes
+from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, result_elements, sizes
 from workflow_scripts.lib.operator_work import elements, flops, parameter_sizes, step_operators
 from workflow_scripts.lib.provenance import modules_of
 from workflow_scripts.lib.specs import StepSpec, to_json
@@ -224,6 +224,12 @@ def test_of_fp32_only_what_every_precision_needs_is_measured_where_it_is_not_ask
     assert kinds["fp32"] == set(ALWAYS_FP32)
     assert kinds["bf16"] >= {"linear", "attention", "loss"}
     assert list(read_rates({"ceilings": [*CEILINGS, {**CEILINGS[0], "precision": "bf16"}], **found})) == ["bf16"]
+
+
+@pytest.mark.parametrize("kind", ["residual", "embedding"])
+def test_sums_and_tables_are_measured_beyond_what_a_cache_holds(kind):
+    """The gradient of 16,384 × 480 numbers moves at the memory's pace, not at a cache's."""
+    assert max(result_elements(one, dims) for _, one, dims in sizes("cpu") if one == kind) >= 2**22
 
 
 def test_what_works_on_float32_in_every_precision_is_measured_once(rates):
