@@ -3,12 +3,11 @@
     python benchmarks/kept_memory.py [--rounds 5] [--threads N] [--json FILE]
 
 In each round every shape is timed twice, each time in a process of its own: as every process of Assay that measures or
-trains on Linux, and with glibc as it is by default; every second round the other way round. Ratios above 1: keeping is
-faster. `--json FILE` writes {"figures", "targets", "met", "conditions"}; there are no targets.
+trains, and with glibc as it is by default; every second round the other way round. Ratios above 1: keeping is faster.
+`--json FILE` writes {"figures", "targets", "met", "conditions"}; there are no targets.
 """
 
 import argparse
-import json
 import os
 import platform
 import sys
@@ -20,11 +19,18 @@ sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not th
 from benchmarks.paired import paired_ratio  # noqa: E402
 from benchmarks.prediction import OPTIMIZER  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
+from workflow_scripts.lib.process_memory import keep_freed_memory  # noqa: E402
+from workflow_scripts.lib.records import write_json  # noqa: E402
 from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, StepSpec, to_json  # noqa: E402
 from workflow_scripts.lib.study import complete_shape  # noqa: E402
 
 # Layers, width, vocabulary, batch, context: characters, and vocabularies whose logits or gradients are large blocks.
-SHAPES = ((4, 128, 65, 8, 128), (2, 128, 4096, 8, 128), (2, 128, 16384, 8, 128), (1, 480, 16384, 1, 32))
+SHAPES = {
+    "characters": (4, 128, 65, 8, 128),
+    "vocabulary_4096": (2, 128, 4096, 8, 128),
+    "vocabulary_16384": (2, 128, 16384, 8, 128),
+    "wide_vocabulary_16384": (1, 480, 16384, 1, 32),
+}
 HEAD = 32
 # Any setting of the person's own stands, even one that changes nothing.
 SIDES = {"default": {"GLIBC_TUNABLES": ""}, "kept": None}
@@ -33,23 +39,28 @@ SIDES = {"default": {"GLIBC_TUNABLES": ""}, "kept": None}
 def main() -> int:
     """Times the rounds; returns 1 if a step could not be timed."""
     options = _parse()
+    if not keep_freed_memory():
+        print("nothing to compare: this is not glibc, or MALLOC_ variables or GLIBC_TUNABLES set it", file=sys.stderr)
+        return 1
     device = DeviceSpec(id="cpu", type="cpu", threads=options.threads)
-    times: dict[tuple, dict[str, list[float]]] = {shape: {side: [] for side in SIDES} for shape in SHAPES}
+    times: dict[str, dict[str, list[float]]] = {name: {side: [] for side in SIDES} for name in SHAPES}
     for turn in range(options.rounds):
-        for shape, of_shape in times.items():
+        for name, of_shape in times.items():
             for side in sorted(SIDES, reverse=bool(turn % 2)):
-                step_time_s = _step_time_s(shape, device, SIDES[side])
+                step_time_s = _step_time_s(SHAPES[name], device, SIDES[side])
                 if step_time_s is None:
                     return 1
                 of_shape[side].append(step_time_s)
-    ratios = {shape: paired_ratio(of_shape["default"], of_shape["kept"]) for shape, of_shape in times.items()}
-    for (n_layer, n_embd, vocabulary, batch_size, length), ratio in ratios.items():
+    figures = {}
+    for name, of_shape in times.items():
+        ratio = paired_ratio(of_shape["default"], of_shape["kept"])
+        figures |= {f"{name}.ratio": ratio.value, f"{name}.low": ratio.low, f"{name}.high": ratio.high}
+        n_layer, n_embd, vocabulary, batch_size, length = SHAPES[name]
         print(f"{n_layer} × {n_embd}, vocabulary {vocabulary}, {batch_size} × {length} tokens: {ratio}")
     if options.json:
-        figures = {"-".join(map(str, shape)): ratio.value for shape, ratio in ratios.items()}
         conditions = {"threads": options.threads, "rounds": options.rounds, "platform": platform.platform()}
         report = {"figures": figures, "targets": {}, "met": {}, "conditions": conditions}
-        options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+        write_json(options.json, report)
     return 0
 
 

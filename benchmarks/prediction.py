@@ -10,7 +10,7 @@ its round was for all shapes, because a machine that others use, too, is slower 
 a shape's last visit differs from its first is shown as well: no prediction can be expected to agree with a single
 measurement better than the next measurement does.
 
-So is peak memory, except of captured steps, which `prediction_memory.py` measures in a process each.
+Peak memory is compared, too, except of captured steps, which `prediction_memory.py` measures in a process each.
 
 `--json FILE` writes {"figures", "targets", "met", "conditions", "shapes"} after each shape, so that a run that is cut
 off leaves what it has. What was not measured is not in it.
