@@ -263,7 +263,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--known", type=int, default=8, help="shapes that are measured to fit on, at most 10")
     parser.add_argument("--visits", type=int, default=3, help="how often each shape is measured")
     parser.add_argument("--seconds", type=float, default=1.0, help="longest sampling of a shape, after its first step")
-    parser.add_argument("--calibration", type=float, default=10.0, help="time for operators in each precision, in s")
+    parser.add_argument("--calibration", type=float, default=20.0, help="time for operators in each precision, in s")
     parser.add_argument("--sustain", type=float, default=1.0, help="how long the product is sustained, in s")
     parser.add_argument("--datasheet", type=float, help="the vendor's FLOP/s, where resources/ states none")
     parser.add_argument("--threads", type=int, default=cores, help="torch's threads")

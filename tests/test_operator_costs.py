@@ -59,6 +59,52 @@ def test_a_product_reads_what_the_product_before_it_left(monkeypatch, precision,
     assert set(seen) == {(dtype, torch.float32)}
 
 
+def addresses_of_products(monkeypatch, spread_bytes, calls):
+    """Where inputs, weights and results of so many products lie, and the results whose gradients are taken."""
+    monkeypatch.setattr(operator_calls, "SPREAD_BYTES", {"cpu": spread_bytes})
+    plain, gradient, read, derived = torch.nn.functional.linear, torch.autograd.grad, [], []
+
+    def linear(x, weight):
+        read.append((x.data_ptr(), weight.data_ptr()))
+        return plain(x, weight)
+
+    def grad(output, *rest, **more):
+        derived.append(output.data_ptr())
+        return gradient(output, *rest, **more)
+
+    monkeypatch.setattr(operator_calls.F, "linear", linear)
+    monkeypatch.setattr(torch.autograd, "grad", grad)
+    forward, backward = operator_calls.build("linear", (8, 4, 2), torch.device("cpu"))
+    read.clear()
+    results = [forward().data_ptr() for _ in range(calls)]
+    for _ in range(calls):
+        backward()
+    return [x for x, _ in read], [weight for _, weight in read], results, derived
+
+
+def test_on_a_processor_an_operator_comes_back_to_its_memory_after_that_of_others(monkeypatch):
+    """A step of few tokens took a quarter longer than the same products on weights that a cache held."""
+    copies = 3
+    bytes_of_one = 4 * (8 * 4 + 4 * 2 + 8 * 2)
+    inputs, weights, results, outputs = addresses_of_products(monkeypatch, (copies - 1) * bytes_of_one, 2 * copies)
+    assert len(set(inputs)) == 1, "the operator before it has just written its input"
+    for turns in (weights, results, outputs):
+        assert len(set(turns[:copies])) == copies
+    for turns in (weights, outputs):
+        assert turns[:copies] == turns[copies:]
+
+
+def test_an_operator_larger_than_the_caches_has_no_copies(monkeypatch):
+    _, weights, _, outputs = addresses_of_products(monkeypatch, 100, 4)
+    assert len(set(weights)) == len(set(outputs)) == 1
+
+
+def test_heads_are_split_over_sequences():
+    assert {dims for _, kind, dims in sizes("cpu") if kind == "attention" and dims[2:] == (32, 8)} == {
+        (1, 1, 32, 8), (1, 4, 32, 8), (8, 4, 32, 8)
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_bias_costs_its_gradient_alone(precision):
     cpu = torch.device("cpu")

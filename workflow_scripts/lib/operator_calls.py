@@ -1,8 +1,13 @@
 """The operators of a training step as calls: each as `model` writes it, on random data, forward and backward apart.
 
 Under autocast an operator's input has the type that it has in a step: what comes out of a product is of low precision.
+
+Until an operator runs again, a step touches the memory of all others. So on a processor, whose caches would hold what
+is called again at once, each call takes the next of several copies; only what the operator before it has just written
+is the same each time, and results are kept until their turn comes again.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +21,8 @@ from workflow_scripts.lib.optimizers import fused_works
 
 # Parameters of one size that an optimizer updates at once: so many that no cache holds them, as in a step.
 TENSORS, UPDATED = (16, 256), 2**21
+# Bytes over which an operator's copies are spread, and how many there are at most; on GPUs a call has no copies.
+SPREAD_BYTES, COPIES = {"cpu": 2**25}, 128
 
 Call = Callable[[], Any]
 
@@ -27,19 +34,32 @@ def build(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[Call 
     """
     if kind == "optimizer":
         return _optimizer(dims[0], device), None
-    function, inputs = _function(kind, dims, device)
+    function, newest = _function(kind, dims, device)
+    output = function(*newest)
+    outer = torch.randn_like(output)
+    copies = [newest, *_copies(newest, output)]
+    outputs = [output, *(function(*inputs) for inputs in copies[1:])]
+    kept: list[Any] = [None] * len(copies)
+    turns = itertools.cycle(range(len(copies)))
 
     def forward() -> Tensor:
-        return function(*inputs)
-
-    output = forward()
-    outer = torch.randn_like(output)
-    wanted = [tensor for tensor in inputs if tensor.requires_grad]
+        turn = next(turns)
+        kept[turn] = function(newest[0], *copies[turn][1:])
+        return kept[turn]
 
     def backward() -> None:
-        torch.autograd.grad(output, wanted, outer, retain_graph=True)
+        turn = next(turns)
+        wanted = [tensor for tensor in copies[turn] if tensor.requires_grad]
+        kept[turn] = torch.autograd.grad(outputs[turn], wanted, outer, retain_graph=True)
 
     return None if kind == "bias" else forward, backward
+
+
+def _copies(inputs: list[Tensor], output: Tensor) -> list[list[Tensor]]:
+    """Further copies of an operator's inputs, as many as fill `SPREAD_BYTES` together with their results."""
+    size = sum(tensor.nbytes for tensor in (*inputs, output))
+    n = min(SPREAD_BYTES.get(output.device.type, 0) // size, COPIES - 1)
+    return [[tensor.detach().clone().requires_grad_(tensor.requires_grad) for tensor in inputs] for _ in range(n)]
 
 
 def _function(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[Callable[..., Tensor], list[Tensor]]:

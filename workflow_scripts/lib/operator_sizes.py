@@ -12,23 +12,27 @@ from collections.abc import Iterator
 from workflow_scripts.lib.specs import DeviceType, Precision
 
 LARGEST = {"cpu": 2**24, "cuda": 2**30, "mps": 2**27}  # elements of one operator's output
-ROWS = {"cpu": (64, 512, 2048), "cuda": (512, 4096, 32768), "mps": (128, 1024, 8192)}
-WIDTHS = {"cpu": (8, 32, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
-OUTPUTS = {"cpu": (32, 256, 2048), "cuda": (128, 1024, 8192), "mps": (64, 512, 4096)}
+ROWS = {"cpu": (32, 128, 512, 2048), "cuda": (512, 4096, 32768), "mps": (128, 1024, 8192)}
+WIDTHS = {"cpu": (8, 32, 64, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
+OUTPUTS = {"cpu": (32, 128, 512, 2048), "cuda": (128, 1024, 8192), "mps": (64, 512, 4096)}
 HEADS = {  # rows, inputs, outputs of products whose result is large: of a vocabulary
-    "cpu": ((64, 64, 16384), (512, 32, 16384), (512, 256, 16384)),
+    "cpu": tuple(itertools.product((32, 256, 1024), (32, 128, 512), (16384,))),
     "cuda": ((512, 1024, 50304), (4096, 256, 50304), (16384, 1024, 50304)),
     "mps": ((128, 256, 50304), (2048, 256, 50304)),
 }
 # A GPU takes few sequences hardly longer than one, and may treat a head size as the next larger one.
-HEADS_OF_SEQUENCES = {"cpu": (4, 32), "cuda": (8, 64, 256), "mps": (4, 64)}
-LENGTHS = {"cpu": (32, 128, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
-HEAD_SIZES = {"cpu": (8, 32, 64), "cuda": (32, 64, 96, 128), "mps": (32, 64, 128)}
-VOCABULARY_ROWS = {"cpu": (64, 512), "cuda": (512, 4096, 16384), "mps": (128, 1024, 4096)}
-VOCABULARIES = {"cpu": (64, 1024, 16384), "cuda": (64, 2048, 50304), "mps": (64, 2048, 50304)}
+HEADS_OF_SEQUENCES = {"cpu": (1, 4, 32), "cuda": (8, 64, 256), "mps": (4, 64)}
+LENGTHS = {"cpu": (32, 128, 256, 512), "cuda": (128, 512, 2048), "mps": (64, 256, 1024)}
+HEAD_SIZES = {"cpu": (8, 16, 32, 64), "cuda": (32, 64, 96, 128), "mps": (32, 64, 128)}
+VOCABULARY_ROWS = {"cpu": (64, 512, 2048), "cuda": (512, 4096, 16384), "mps": (128, 1024, 4096)}
+VOCABULARIES = {"cpu": (64, 1024, 4096, 16384), "cuda": (64, 2048, 50304), "mps": (64, 2048, 50304)}
 # What works on float32 in a step of every precision; a calibration measures it once, in fp32.
 ALWAYS_FP32 = ("layer_norm", "rms_norm", "embedding", "optimizer")
-PARAMETERS = {"cpu": (2**8, 2**14, 2**17, 2**20), "cuda": (2**10, 2**16, 2**20, 2**24), "mps": (2**10, 2**16, 2**21)}
+PARAMETERS = {
+    "cpu": (2**6, 2**10, 2**14, 2**17, 2**20),
+    "cuda": (2**10, 2**16, 2**20, 2**24),
+    "mps": (2**10, 2**16, 2**21),
+}
 
 Dims = tuple[int, ...]
 
@@ -72,8 +76,9 @@ def _grid(*axes: tuple[int, ...]) -> Iterator[tuple[bool, Dims]]:
 
 
 def _split(dims: Dims) -> Dims:
-    """Heads of all sequences as sequences of four heads each."""
-    return (dims[0] // 4, 4, *dims[1:])
+    """Heads of all sequences as sequences of four heads each, or one of fewer."""
+    heads = min(4, dims[0])
+    return (dims[0] // heads, heads, *dims[1:])
 
 
 def result_elements(name: str, dims: Dims) -> int:
