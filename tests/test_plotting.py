@@ -11,6 +11,7 @@ import pytest
 
 from tests import example_comparisons, example_tables
 from workflow_scripts.lib import csv_tables, plotting, quantities
+from workflow_scripts.lib.audit import wording
 
 INPUTS = {
     "comparison": ("runs", "processes", "findings"), "throughput": ("cells", "findings"),
@@ -219,3 +220,11 @@ def test_quantities_carry_their_unit(value, unit, text):
 )
 def test_digits(value, text):
     assert quantities.digits(value) == text
+
+
+def test_numbers_of_a_gpus_rate_carry_a_prefix_up_to_peta():
+    """A roofline once had "1e+03T" at its axis, beside "100T"."""
+    assert [plotting.plain(value) for value in (1e11, 1e14, 1e15, 2e15)] == ["100G", "100T", "1P", "2P"]
+    assert [wording.scaled(value, "FLOP/s") for value in (0.69e12, 9.89e14, 1.98e15)] == [
+        "0.69 TFLOP/s", "989 TFLOP/s", "1.98 PFLOP/s"
+    ]  # fmt: skip

@@ -142,7 +142,7 @@ def plain(value: float) -> str:
         return "0"
     if value < 0:
         return f"\N{MINUS SIGN}{plain(-value)}"
-    for scale, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for scale, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if value >= scale * 0.9999:
             return f"{value / scale:.3g}{unit}"
     return f"{value:.3g}"
