@@ -23,6 +23,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator, NullLocator
 
+from workflow_scripts.lib.quantities import LARGE
+
 matplotlib.use("svg")
 
 INK, MUTED, FAINT, WARN = "#0a0001", "#0a0002", "#0a0003", "#0a0004"
@@ -142,7 +144,7 @@ def plain(value: float) -> str:
         return "0"
     if value < 0:
         return f"\N{MINUS SIGN}{plain(-value)}"
-    for scale, unit in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for scale, unit in LARGE[:-1]:
         if value >= scale * 0.9999:
             return f"{value / scale:.3g}{unit}"
     return f"{value:.3g}"

@@ -7,16 +7,16 @@ MISSING = "not measured"
 SPACE = "\N{NO-BREAK SPACE}"
 _SECONDS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _BYTES = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
-_LARGE = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+LARGE = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 _BYTES_PER_S = ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1.0, "B/s"))
 _SCALES = {
     "bytes/s": _BYTES_PER_S,
     "s": _SECONDS,
     "bytes": _BYTES,
-    "FLOP/s": _LARGE,
-    "FLOPs": _LARGE,
-    "tokens/s": _LARGE,
-    "tokens": _LARGE,
+    "FLOP/s": LARGE,
+    "FLOPs": LARGE,
+    "tokens/s": LARGE,
+    "tokens": LARGE,
 }
 
 
@@ -46,7 +46,7 @@ def unit_for(values: Iterable[float | None], unit: str) -> tuple[float, str]:
     # Minutes and up only once there are two of them, so that 90 s stays 90 s.
     large_enough = (pair for pair in scales if middle >= pair[0] * (2 if unit == "s" and pair[0] >= 60 else 0.9995))
     scale, name = next(large_enough, scales[-1])
-    if scales is _LARGE:
+    if scales is LARGE:
         name = f"{name} {unit}".strip() if unit.startswith("tokens") else name + unit
     return scale, name
 

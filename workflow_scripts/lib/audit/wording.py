@@ -2,6 +2,8 @@
 
 import math
 
+from workflow_scripts.lib.quantities import LARGE
+
 
 def percent(ratio: float) -> str:
     """A ratio as a signed change: 2.207 -> `+120.7 %`."""
@@ -25,7 +27,7 @@ def scaled(value: float, unit: str) -> str:
     """A value with a decimal prefix: (0.69e12, 'FLOP/s') -> `0.69 TFLOP/s`, with three significant digits."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g} {unit}"
-    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+    for factor, prefix in LARGE[:-1]:
         if abs(value) >= factor * (0.5 if factor == 1e12 else 1):
             return f"{value / factor:.3g} {prefix}{unit}"
     return f"{value:.3g} {unit}"
