@@ -86,12 +86,14 @@ def by_as_much(found: list[Change], stated: float) -> Judgement:
     if not found:
         return CANNOT, UNTRAINED
 
-    def right(one: Change) -> bool:
+    def covers(one: Change) -> bool:
         low, high = one.found.low, one.found.high
-        covered = low is not None and math.expm1(low) <= stated <= math.expm1(high)
-        return covered or abs(one.share - stated) <= CLOSE * abs(stated)
+        return low is not None and math.expm1(low) <= stated <= math.expm1(high)
 
-    return (HOLDS if all(map(right, found)) else DOES_NOT), told(found)
+    apart = [one for one in found if not covers(one)]
+    if all(abs(one.share - stated) <= CLOSE * abs(stated) for one in apart):
+        return HOLDS, told(found) + (f", within {percent(CLOSE)} of what is stated" if apart else "")
+    return DOES_NOT, told(found)
 
 
 def no_more_than(found: list[Change], limit: float) -> Judgement:
