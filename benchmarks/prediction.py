@@ -24,6 +24,7 @@ import os
 import platform
 import random
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +89,10 @@ def main() -> int:
         return report
 
     environment, order = {}, random.Random(options.seed)
-    for _, role in itertools.product(range(options.visits), ROLES):
-        shapes = order.sample(drawn[role], len(drawn[role]))
-        environment = _measure(role, shapes, options, device, keep) or environment
+    with tempfile.TemporaryDirectory(prefix="assay-prediction-", ignore_cleanup_errors=True) as folder:
+        for _, role in itertools.product(range(options.visits), ROLES):
+            shapes = order.sample(drawn[role], len(drawn[role]))
+            environment = _measure(role, shapes, options, device, keep, Path(folder)) or environment
     report = keep(None, environment)
     print_table(report, options)
     return 0 if any(name.startswith("assay") for name in report["figures"]) else 1
@@ -120,8 +122,13 @@ def _calibrate(options: argparse.Namespace, device: DeviceSpec) -> dict[str, Any
     return found
 
 
-def _measure(role: str, shapes: list, options: argparse.Namespace, device: DeviceSpec, keep: Any) -> dict | None:
-    """Measures shapes, in one process unless it ends before its time; `keep` gets each as it comes."""
+def _measure(
+    role: str, shapes: list, options: argparse.Namespace, device: DeviceSpec, keep: Any, compiled: Path
+) -> dict | None:
+    """Measures shapes, in one process unless it ends before its time; `keep` gets each as it comes.
+
+    What is compiled stays in the folder `compiled` for the next visit.
+    """
     rest, environment = list(shapes), None
     measure = MeasureSpec(min_samples=5, target_interval=0.02, max_seconds=options.seconds, timeout_s=options.timeout)
     while rest:
@@ -141,7 +148,7 @@ def _measure(role: str, shapes: list, options: argparse.Namespace, device: Devic
                 "device": to_json(device), "optimizer": to_json(OPTIMIZER), "measure": to_json(measure),
                 "shapes": [(to_json(shape), to_json(step)) for shape, step in rest],
             },
-            device=device, timeout_s=options.timeout, on_message=take,
+            device=device, timeout_s=options.timeout, on_message=take, compiled=compiled / "code",
         )  # fmt: skip
         if outcome.status == "ok":
             return outcome.result["environment"]
