@@ -31,7 +31,7 @@ def published(tables):
     ("check", "verdict", "words"),
     [
         ("larger_costs_more", HOLDS, "more in 36 of 36 comparisons"),
-        ("embeddings_take_85_percent_more_memory", HOLDS, "within 25 % of what is stated"),  # twice 0.9 of it was put in: within a quarter
+        ("embeddings_take_85_percent_more_memory", HOLDS, "within 25 % of what is stated"),  # twice 0.9 was put in
         ("embeddings_take_151_percent_more_time", HOLDS, "+130 %"),
         ("accumulation_saves_73_percent_of_memory", HOLDS, "−69 %"),
         ("small_batch_raises_loss_by_44_percent", DOES_NOT, "loss at its own end"),
