@@ -148,7 +148,7 @@ def _measure(
                 "device": to_json(device), "optimizer": to_json(OPTIMIZER), "measure": to_json(measure),
                 "shapes": [(to_json(shape), to_json(step)) for shape, step in rest],
             },
-            device=device, timeout_s=options.timeout, on_message=take, compiled=compiled / "code",
+            device=device, timeout_s=options.timeout, on_message=take, compiled=compiled,
         )  # fmt: skip
         if outcome.status == "ok":
             return outcome.result["environment"]
