@@ -27,8 +27,8 @@ from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec, St
 
 Bound = Literal["launch", "bandwidth", "compute"]
 BOUNDS: tuple[Bound, ...] = ("launch", "bandwidth", "compute")
-# Of a captured step, as counted in a profile on an H200: the batch, learning rate, loss, cursor, the scale of clipped
-# gradients.
+# Of a captured step, counted in the profile that `recordings/interactions` holds: the batch, the learning rate, loss,
+# cursor, the scale of clipped gradients.
 STEP_KERNELS = 22
 # Assume: of what the host does for a block, this share is left when compiled code does it (as on H100s), and a
 # checkpointed block does again what is its forward pass.
