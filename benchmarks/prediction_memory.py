@@ -33,6 +33,7 @@ from benchmarks.prediction_shapes import draw  # noqa: E402
 from workflow_scripts.lib.counts import count_parameters  # noqa: E402
 from workflow_scripts.lib.devices import detect_devices  # noqa: E402
 from workflow_scripts.lib.fits import MARGIN  # noqa: E402
+from workflow_scripts.lib.gpu import Gpu  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.memory_model import MemoryEstimate, estimate_memory  # noqa: E402
 from workflow_scripts.lib.provenance import commit  # noqa: E402
@@ -187,13 +188,13 @@ def assay(case: dict[str, Any], device: DeviceSpec) -> MemoryEstimate:
         from_json(OptimizerSpec, case["optimizer"]),
         device.type,
         resident_bytes=case["data_bytes"],
-        compute_capability=_capability(device),
+        gpu=_gpu(device),
     )
 
 
-def _capability(device: DeviceSpec) -> str | None:
+def _gpu(device: DeviceSpec) -> Gpu:
     found = (one for one in detect_devices() if (one["type"], one["index"]) == (device.type, device.index))
-    return next(found, {}).get("compute_capability")
+    return Gpu.of(next(found, {}))
 
 
 def summarise(measured: list[dict[str, Any]], device: DeviceSpec, options: argparse.Namespace) -> dict[str, Any]:
@@ -209,7 +210,7 @@ def summarise(measured: list[dict[str, Any]], device: DeviceSpec, options: argpa
     return {
         **report,
         "conditions": {
-            "device": device.type, "compute_capability": _capability(device), "executions": options.execution,
+            "device": device.type, "gpu": _gpu(device).name, "executions": options.execution,
             "seed": options.seed, "torch": version("torch"), "commit": commit(), "platform": platform.platform(),
             "accelerate": "its rule, computed here", "failed": len(measured) - len(cases), "threads": device.threads,
         },

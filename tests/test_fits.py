@@ -10,13 +10,14 @@ from workflow_scripts import benchmark_cell
 from workflow_scripts.lib.devices import resolve_devices
 from workflow_scripts.lib.fit_table import FITS, LEFT_OUT, OPEN, RIGHT, TRIED, WRONG_FIT, WRONG_SKIP, judge
 from workflow_scripts.lib.fits import GIB, Room, beyond, caps, needed_bytes, outsized, room
+from workflow_scripts.lib.gpu import UNKNOWN
 from workflow_scripts.lib.isolation import run_isolated
 from workflow_scripts.lib.memory_model import N_RATES
 from workflow_scripts.lib.specs import to_json
 from workflow_scripts.lib.tables import cell_row
 
 HOST = {"id": "cpu", "type": "cpu", "index": None, "name": "chip", "threads": 1, "logical_cores": 2}
-HERE = Room(type="cpu", limit_bytes=None, capped=False, capability=None, data_bytes=0)
+HERE = Room(type="cpu", limit_bytes=None, capped=False, gpu=UNKNOWN, data_bytes=0)
 
 
 def cell(batch_size, process=1, **changes):

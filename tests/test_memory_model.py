@@ -9,6 +9,7 @@ import torch
 from tests.test_counts import shape
 from tests.tiny_run import ADAMW, CPU
 from workflow_scripts.lib import cell
+from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.memory_model import N_RATES, estimate_memory
 from workflow_scripts.lib.memory_probe import trace_on_cpu
 from workflow_scripts.lib.specs import ModelShape, StepSpec
@@ -56,7 +57,9 @@ def measured(of: ModelShape, step: StepSpec, optimizer) -> dict[str, int]:
 def test_memory_is_that_of_the_real_step(of, optimizer, step):
     step = dataclasses.replace(PLAIN, **step)
     estimate, phases = estimate_memory(of, step, optimizer, "cpu"), measured(of, step, optimizer)
-    assert estimate.peak_bytes == pytest.approx(max(phases.values()), rel=0.01)
+    # A processor that multiplies bf16 packs what Muon multiplies, which is no tensor of torch's.
+    packed = 0.05 if optimizer is MUON else 0.01
+    assert estimate.peak_bytes == pytest.approx(max(phases.values()), rel=packed)
     assert estimate.phases == pytest.approx(phases, rel=0.05 if not step.checkpointing else 0.15)
 
 
@@ -98,5 +101,5 @@ def test_more_of_anything_takes_no_less_memory():
 def test_what_else_lives_on_the_device_is_added():
     alone, beside = (estimate_memory(shape(), PLAIN, ADAMW, "cuda", resident_bytes=size) for size in (0, 10**6))
     assert beside.peak_bytes == alone.peak_bytes + 10**6
-    hopper = estimate_memory(shape(), PLAIN, ADAMW, "cuda", compute_capability="9.0")
+    hopper = estimate_memory(shape(), PLAIN, ADAMW, "cuda", gpu=Gpu(compute_capability="9.0"))
     assert hopper.peak_bytes - alone.peak_bytes == hopper.at_peak["workspace"] - alone.at_peak["workspace"] > 10**7

@@ -6,6 +6,7 @@ from tests import tiny_run
 from tests.tiny_run import ADAMW, RUN, SHAPE, STEP
 from workflow_scripts.lib.cost_model import StepPrediction
 from workflow_scripts.lib.forecast import Forecaster
+from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.memory_model import estimate_memory
 from workflow_scripts.lib.outlook import UNKNOWN, entries, lines
 from workflow_scripts.lib.specs import MeasureSpec, to_json
@@ -59,13 +60,12 @@ def test_without_a_cost_model_memory_is_told_and_time_is_not():
 
 def test_memory_is_forecast_for_the_gpu_that_the_device_is():
     rows = [
-        {"device": "old", "type": "cuda", "compute_capability": "8.0"},
-        {"device": "new", "type": "cuda", "compute_capability": "9.0"},
-        {"device": "unread", "type": "cuda", "compute_capability": None},
+        {"device": "old", "type": "cuda", "name": "NVIDIA A100", "compute_capability": "8.0"},
+        {"device": "new", "type": "cuda", "name": "NVIDIA H200", "compute_capability": "9.0"},
+        {"device": "unread", "type": "cuda", "name": None, "compute_capability": None},
     ]
     forecaster = Forecaster.of({}, rows)
     peaks = {row["device"]: forecaster.forecast(row["device"], SHAPE, STEP, ADAMW).peak_bytes for row in rows}
-    for device, capability in (("old", "8.0"), ("new", "9.0"), ("unread", None)):
-        expected = estimate_memory(SHAPE, STEP, ADAMW, "cuda", compute_capability=capability)
-        assert peaks[device] == expected.peak_bytes
+    for row in rows:
+        assert peaks[row["device"]] == estimate_memory(SHAPE, STEP, ADAMW, "cuda", gpu=Gpu.of(row)).peak_bytes
     assert peaks["new"] > peaks["old"]

@@ -54,7 +54,7 @@ def main(
 def _room(device: dict[str, Any], cap_gib: float | None, corpus: dict[str, Any]) -> Room:
     """The memory of a row of devices.csv."""
     known = {name: None if is_missing(value) else value for name, value in device.items()}
-    found = {"type": device["type"], "index": None, "compute_capability": known["compute_capability"]}
+    found = {"type": device["type"], "index": None} | {key: known[key] for key in ("name", "compute_capability")}
     found["memory_bytes"] = known["memory_bytes"] and int(known["memory_bytes"])
     named = DeviceSpec(id=device["device"], type=device["type"], threads=1)
     n_tokens = corpus["splits"]["train"]["stop"] - corpus["splits"]["train"]["start"]

@@ -8,6 +8,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.memory_model import N_RATES, estimate_memory
 from workflow_scripts.lib.specs import CellSpec, DeviceSpec, DeviceType, Mode, ModelShape, OptimizerSpec, StepSpec
 
@@ -24,14 +25,13 @@ class Room:
     """What a device offers the tensors of a step.
 
     `limit_bytes` is None where the device does not tell; `capped` says that the config sets it, not the device.
-    `capability` is an NVIDIA GPU's compute capability,
-    `data_bytes` what the study's tokens take on the device.
+    `data_bytes` is what the study's tokens take on the device.
     """
 
     type: DeviceType
     limit_bytes: int | None
     capped: bool
-    capability: str | None
+    gpu: Gpu
     data_bytes: int
 
 
@@ -76,7 +76,7 @@ def room(
         type=device.type,
         limit_bytes=int(min(limits) * GIB) if limits else None,
         capped=capped,
-        capability=found.get("compute_capability"),
+        gpu=Gpu.of(found),
         data_bytes=0 if device.type == "cpu" else n_characters * (1 if vocab_size <= 256 else 4),
     )
 
@@ -102,7 +102,7 @@ def needed_bytes(
         where.type,
         resident_bytes=where.data_bytes + offsets,
         mode=mode,
-        compute_capability=where.capability,
+        gpu=where.gpu,
     )
     return int(MARGIN * estimate.peak_bytes)
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from workflow_scripts.lib.cost_model import TimeModel, read_models
+from workflow_scripts.lib.gpu import UNKNOWN, Gpu
 from workflow_scripts.lib.memory_model import estimate_memory
 from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec, StepSpec
 
@@ -31,20 +32,20 @@ class Forecast:
 class Forecaster:
     """The fitted costs of a study, by device and by precision and execution, and what is known of each device.
 
-    `capabilities` are compute capabilities of NVIDIA GPUs (`9.0`), which size what products take beside tensors.
+    `gpus` size what kernels take beside tensors.
     """
 
     costs: dict[str, dict[str, TimeModel]]
     types: dict[str, DeviceType]
-    capabilities: dict[str, str | None] = dataclasses.field(default_factory=dict)
+    gpus: dict[str, Gpu] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, costs: dict[str, dict[str, TimeModel]], devices: Sequence[Mapping[str, Any]]) -> "Forecaster":
-        """Takes rows of devices.csv: `device`, `type` and, where there is one, `compute_capability`."""
+        """Takes rows of devices.csv: `device`, `type` and what `Gpu.of` reads."""
         return cls(
             costs=costs,
             types={row["device"]: row["type"] for row in devices},
-            capabilities={row["device"]: row.get("compute_capability") or None for row in devices},
+            gpus={row["device"]: Gpu.of(row) for row in devices},
         )
 
     def knows(self, device: str, step: StepSpec) -> bool:
@@ -54,7 +55,7 @@ class Forecaster:
     def forecast(self, device: str, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> Forecast:
         """Predicts one step on one device."""
         peak_bytes = estimate_memory(
-            shape, step, optimizer, self.types[device], compute_capability=self.capabilities.get(device)
+            shape, step, optimizer, self.types[device], gpu=self.gpus.get(device, UNKNOWN)
         ).peak_bytes
         if not self.knows(device, step):
             return Forecast(step_time_s=None, peak_bytes=peak_bytes)

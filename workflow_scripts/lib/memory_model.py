@@ -10,6 +10,7 @@ import dataclasses
 
 from workflow_scripts.lib.block_memory import BlockMemory, block_memory, element_bytes, residual_bytes
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
+from workflow_scripts.lib.gpu import CUBLASLT_WORKSPACE, UNKNOWN, Gpu
 from workflow_scripts.lib.operator_work import has_head_loss
 from workflow_scripts.lib.optimizer_memory import (
     held_bytes,
@@ -21,11 +22,6 @@ from workflow_scripts.lib.specs import DeviceType, Mode, ModelShape, OptimizerSp
 
 N_RATES = 1000  # learning rates that a timed step keeps: `cell.N_BATCHES`
 SCALARS = 6  # loss, gradient norm, skipped steps, cursor, share of a micro-batch, learning rate
-# cuBLAS and cuBLASLt take their workspaces from torch's allocator (aten/src/ATen/cuda/CublasHandlePool.cpp) and keep
-# them: cuBLAS 32 MiB from Hopper on, cuBLASLt 1 MiB.
-CUBLAS_WORKSPACE, CUBLAS_WORKSPACE_HOPPER, CUBLASLT_WORKSPACE = 8_519_680, 33_554_432, 1_048_576
-# The second-level cache by compute capability: A100, H100 and H200 (properties of the device, as torch tells them).
-CACHE_BYTES = {"8.0": 40 * 2**20, "9.0": 50 * 2**20}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,7 +53,7 @@ def estimate_memory(
     *,
     resident_bytes: int = 0,
     mode: Mode = "step",
-    compute_capability: str | None = None,
+    gpu: Gpu = UNKNOWN,
 ) -> MemoryEstimate:
     """Predicts the peak of a steady step; of a compiled one on CUDA, that of the first one where it is larger.
 
@@ -71,12 +67,12 @@ def estimate_memory(
         device_type: where it runs; kernels differ in what they keep.
         resident_bytes: what else the process holds on the device all the time, such as the tokens.
         mode: the part of the step that runs; all but `step` and `optimizer` never make an optimizer's state.
-        compute_capability: of an NVIDIA GPU, `9.0`; it sizes the workspace of matrix products.
+        gpu: on CUDA, which; it sizes what its kernels take beside tensors.
     """
     block, count = block_memory(shape, step, device_type), count_parameters(shape)
     moments = _forward(shape, step, block)
     if mode != "forward":
-        moments |= _backward(shape, step, block, device_type)
+        moments |= _backward(shape, step, block, device_type, gpu)
     gradients = held_bytes(parameter_sizes(shape), device_type)
     if mode == "step":  # those of the step before go as this one begins
         moments = {"before_forward": {"gradients": gradients}, **moments}
@@ -91,7 +87,7 @@ def estimate_memory(
         "parameters": held_bytes(parameter_sizes(shape), device_type),
         "optimizer": state,
         "data": resident_bytes + _data_bytes(shape, step, optimizer, device_type),
-        "workspace": product_workspace_bytes(shape, step, device_type, mode, compute_capability),
+        "workspace": product_workspace_bytes(shape, step, device_type, mode, gpu),
     }
     if step.accumulation > 1 and mode != "forward":  # gradients of earlier micro-batches are there from the start
         held["gradients"] = gradients
@@ -107,7 +103,7 @@ def estimate_memory(
     for name, total in totals.items():
         phase = "optimizer" if name == "optimizer" else name.rsplit("_", 1)[1]
         phases[phase] = max(phases.get(phase, 0), total)
-    cache = CACHE_BYTES.get(compute_capability or "", 0) if device_type == "cuda" else 0
+    cache = gpu.cache_bytes if device_type == "cuda" else 0
     if cache and step.execution != "eager":
         # In the first step the compiler times variants of its kernels, and wipes the cache with a tensor of its size.
         # Where the head and the loss are an operation of their own, none of its kernels runs beside the logits.
@@ -137,10 +133,8 @@ def estimate_memory(
     )
 
 
-def product_workspace_bytes(
-    shape: ModelShape, step: StepSpec, device_type: DeviceType, mode: Mode, compute_capability: str | None
-) -> int:
-    """Gives the bytes that matrix products keep as their workspaces; of an unknown GPU the smaller.
+def product_workspace_bytes(shape: ModelShape, step: StepSpec, device_type: DeviceType, mode: Mode, gpu: Gpu) -> int:
+    """Gives the bytes that matrix products keep as their workspaces.
 
     torch has one for each pair of cuBLAS handle and stream, and a handle for each thread. Backward passes run in a
     thread of autograd's. A captured step has a stream of its own, beside the one on which all else runs that computes
@@ -149,10 +143,9 @@ def product_workspace_bytes(
     """
     if device_type != "cuda":
         return 0
-    hopper = compute_capability is not None and int(compute_capability.split(".")[0]) >= 9
     n = 1 + (mode != "forward") + (step.execution == "graphed")
     lt = CUBLASLT_WORKSPACE if shape.architecture == "gpt2" and shape.bias else 0
-    return n * (CUBLAS_WORKSPACE_HOPPER if hopper else CUBLAS_WORKSPACE) + lt
+    return n * gpu.workspace_bytes + lt
 
 
 def _data_bytes(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, device_type: DeviceType) -> int:
@@ -215,12 +208,12 @@ def _forward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str,
 
 
 def _backward(
-    shape: ModelShape, step: StepSpec, block: BlockMemory, device_type: DeviceType
+    shape: ModelShape, step: StepSpec, block: BlockMemory, device_type: DeviceType, gpu: Gpu
 ) -> dict[str, dict[str, int]]:
     """The moments of a backward pass; gradients appear in it, but for those of earlier micro-batches."""
     kept, n = _kept(shape, step, block), _micro_tokens(shape, step)
     e, d, L, V = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size
-    tied = shape.architecture == "gpt2"
+    tied, own = shape.architecture == "gpt2", has_head_loss(shape, step, device_type)
     # Eagerly a gradient is added to earlier micro-batches' at once; a compiled pass gives all of them at its end.
     added = step.accumulation > 1 and step.execution == "eager"
     matrices = [rows * columns for rows, columns in block_matrices(shape)]
@@ -231,7 +224,7 @@ def _backward(
     new_head = 4 * V * d if tied or not added else 0  # that of a tied head waits for the embedding's
     all_kept = {"activations": kept.activations, "casts": L * kept.kept_cast + kept.cast_head}
 
-    def within_block(activations: int, casts: int, gradients: int) -> dict[str, int]:
+    def within_block(activations: int, casts: int, gradients: int, workspace: int = 0) -> dict[str, int]:
         """Where a block takes this: in the first block, with all gradients of the others, or in the last."""
         others = {"activations": (L - 1) * kept.block, "casts": (L - 1) * kept.kept_cast}
         if new_block > kept.block + kept.kept_cast:
@@ -240,12 +233,19 @@ def _backward(
             "activations": kept.embedding + kept.residual + activations + others.get("activations", 0),
             "casts": casts + others.get("casts", 0),
             "gradients": new_head + gradients + others.get("gradients", 0),
+            "workspace": workspace,
         }
 
-    return {
+    moments = {
         # Log-probabilities, their gradient, and the gradient of the logits.
         "loss_backward": {**all_kept, "logits": _logits_bytes(step, 12) * n * V},
-        "head_backward": {**all_kept, "logits": e * n * V, "gradients": e * V * d, "workspace": e * n * d},
+        # Where they are one, the head's weight in half precision is gone when its gradient comes, of the same size.
+        "head_backward": {
+            **all_kept,
+            "logits": e * n * V,
+            "gradients": 0 if own and e == 2 else e * V * d,
+            "workspace": e * n * d,
+        },
         "norm_backward": {
             "activations": kept.activations + (block.norm_backward - block.norm) * n,
             "casts": L * kept.kept_cast,
@@ -262,6 +262,13 @@ def _backward(
             + (4 + _head_gradient_bytes(shape, step, device_type) if tied else 4) * V * d,
         },
     }
+    if device_type == "cuda" and step.execution == "eager" and tied and shape.bias:
+        # A bias's gradient is summed beside the weight's and the input's of its layer: of up, and of queries to values.
+        up, qkv = (block.mlp_backward - e * (2 * shape.n_inner - d)) * n, kept.residual + (block.norm + 4 * e * d) * n
+        up_sum, qkv_sum = (gpu.sum_bytes(n, size) for size in (shape.n_inner, 3 * d))
+        moments["up_backward"] = within_block(up, max(kept.cast_block - e * down, 0), (e + 4) * down, up_sum)
+        moments["qkv_backward"] = within_block(qkv, e * matrices[0], new_later + e * matrices[0], qkv_sum)
+    return moments
 
 
 def _logits_bytes(step: StepSpec, eager: int) -> int:
@@ -272,13 +279,13 @@ def _logits_bytes(step: StepSpec, eager: int) -> int:
 def _head_gradient_bytes(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> int:
     """Bytes per element of a tied head's gradient while the embedding's is added to it.
 
-    Eagerly as the product gives it and then again; compiled, `head_loss` leaves the product alone, and the plain
-    operators, in half precision, its float32 copy beside it.
+    Eagerly as the product gives it and then again; compiled in half precision the product and, in float32, the sum; in
+    full precision the sum takes the place of one of them, and `head_loss` leaves the product alone.
     """
     e = element_bytes(step)
     if step.execution == "eager":
         return 2 * e
-    return e if has_head_loss(shape, step, device_type) else 3 * e if e == 2 else 2 * e
+    return 3 * e if e == 2 else e if has_head_loss(shape, step, device_type) else 2 * e
 
 
 def _micro_tokens(shape: ModelShape, step: StepSpec) -> int:

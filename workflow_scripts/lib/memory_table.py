@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.memory_model import estimate_memory
 from workflow_scripts.lib.memory_phases import PHASES
 from workflow_scripts.lib.records import read_record
@@ -33,7 +34,7 @@ def memory_row(path: Path) -> dict[str, Any]:
         spec.optimizer,
         spec.device.type,
         resident_bytes=data or 0,
-        compute_capability=record["environment"].get("compute_capability"),
+        gpu=Gpu.of(record["environment"]),
     )
     return {
         "device": spec.device.id,

@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.memory_model import estimate_memory
 from workflow_scripts.lib.memory_phases import PHASES
 from workflow_scripts.lib.quantities import SPACE, count, quantity
@@ -49,7 +50,7 @@ def pass_memory_rows(record: dict[str, Any], path: str) -> tuple[list[dict[str, 
         keys = ("precision", "batch_size", "sequence_length", "checkpointing", "mode", "status", "reason")
         row = {**common, **{key: found.get(key) for key in keys}}
         if found["status"] == "ok":
-            row |= _peaks(found, asked, record["environment"].get("compute_capability"))
+            row |= _peaks(found, asked, Gpu.of(record["environment"]))
             blocks += [{**row, **_block(block, found)} for block in found["blocks"]]
             lines += [{**row, **point} for point in _timeline(found)]
         passes.append(row)
@@ -57,7 +58,7 @@ def pass_memory_rows(record: dict[str, Any], path: str) -> tuple[list[dict[str, 
     return passes or [failed], blocks, lines
 
 
-def _peaks(found: dict[str, Any], asked: dict[str, Any], compute_capability: str | None) -> dict[str, Any]:
+def _peaks(found: dict[str, Any], asked: dict[str, Any], gpu: Gpu) -> dict[str, Any]:
     shape = next(model for model in asked["models"] if model["sequence_length"] == found["sequence_length"])
     step = next(step for step in asked["steps"] if step["precision"] == found["precision"])
     predicted = estimate_memory(
@@ -67,7 +68,7 @@ def _peaks(found: dict[str, Any], asked: dict[str, Any], compute_capability: str
         asked["device"]["type"],
         resident_bytes=found["data_bytes"],
         mode=found["mode"],
-        compute_capability=compute_capability,
+        gpu=gpu,
     )
     phases, categories = found["phases"], found["categories"]
     sums = {kind: sum(categories.get(name, 0) for name in names) for kind, names in KINDS.items()}

@@ -10,6 +10,7 @@ import pandas as pd
 from workflow_scripts.lib.corpus import bits_per_byte
 from workflow_scripts.lib.counts import count_parameters, flops_per_token
 from workflow_scripts.lib.estimates import estimate
+from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.loss_history import step_noise
 from workflow_scripts.lib.machine_columns import energy_per_step_j, machine_columns
 from workflow_scripts.lib.memory_model import estimate_memory
@@ -100,7 +101,7 @@ def cell_row(path: Path) -> dict[str, Any]:
         cell["device"]["type"],
         resident_bytes=memory.get("data_bytes") or 0,
         mode=cell["mode"],
-        compute_capability=record["environment"].get("compute_capability"),
+        gpu=Gpu.of(record["environment"]),
     )
     return {
         "device": cell["device"]["id"],
