@@ -17,7 +17,7 @@ from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, result_elements, si
 from workflow_scripts.lib.operator_work import elements, flops, parameter_sizes, step_operators
 from workflow_scripts.lib.provenance import modules_of
 from workflow_scripts.lib.specs import StepSpec, to_json
-from workflow_scripts.lib.step_costs import COMPILED_SHARE, step_costs
+from workflow_scripts.lib.step_costs import COMPILED_BLOCK, COMPILED_PASS, step_costs
 from workflow_scripts.lib.study import complete_shape
 
 OVERHEAD_S = 5e-6
@@ -269,7 +269,9 @@ def test_what_tiny_steps_take_beyond_their_operators_is_told_by_pass_update_and_
                     seconds = calls * rates.seconds(one.kind, direction, one.dims) if calls else 0.0
                     alone["step"] += seconds
                     alone["forward_backward"] += seconds * (one.kind != "optimizer")
-            passes, update = 3e-4 + n_layer * (2e-4 + 1e-4 * bias), 1e-4 + n_layer * 2e-5
+            # What an update is seen to take differs by luck, and its mean counts.
+            luck = {"gpt2": -1.5e-6, "llama": 3e-6}[architecture]
+            passes, update = 3e-4 + n_layer * (2e-4 + 1e-4 * bias), 1e-4 + n_layer * (2e-5 + luck)
             times = {"forward_backward": passes, "step": passes + update}
             small_steps += [
                 {"model": to_json(tiny), "mode": mode, "precision": "fp32", "seconds": alone[mode] + seconds, "n": 9}
@@ -289,4 +291,5 @@ def test_what_tiny_steps_take_beyond_their_operators_is_told_by_pass_update_and_
         )
         assert eager == pytest.approx(1.3e-3 + 2e-4)
         assert accumulated == pytest.approx(4 * 1.3e-3 + 2e-4)
-        assert compiled == pytest.approx(3e-4 + COMPILED_SHARE * 1e-3 + 2e-4)
+        # Compiled, what a block of any kind takes in the mean: (2e-4 + 3e-4 + 2e-4) / 3.
+        assert compiled == pytest.approx(COMPILED_PASS * 3e-4 + 5 * COMPILED_BLOCK * 7e-4 / 3 + 2e-4)

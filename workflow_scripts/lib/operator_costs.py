@@ -26,6 +26,7 @@ from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.precision import autocast, set_precision
 from workflow_scripts.lib.specs import (
     DeviceSpec,
+    DeviceType,
     MeasureSpec,
     ModelShape,
     OptimizerSpec,
@@ -46,10 +47,11 @@ QUEUED = 8  # calls that CUDA's queue holds easily, at up to some dozen kernels 
 QUEUED_S = 4e-3  # of calls that take long fewer are queued
 ALIKE = 0.01  # on CUDA, the fastest two samples differ by no more: then their like was measured often enough
 CYCLES_PER_S = 2e9  # of a GPU's clock, roughly: how long it sleeps is checked, not trusted
-# Tiny models whose steps are timed: architecture, biases, layers; a step repeats for so many points' time.
+# Tiny models whose steps are timed: architecture, biases, layers; a step repeats for so many points' time, longer where
+# it is all that tells of a host whose pace changes.
 MODELS = tuple((*kind, n_layer) for kind in (("gpt2", False), ("gpt2", True), ("llama", False)) for n_layer in (1, 8))
 N_EMBD, N_HEAD, LENGTH, VOCABULARY = 32, 2, 32, 64
-STEP_POINTS = 6.0
+STEP_POINTS: dict[DeviceType, float] = {"cpu": 6.0, "cuda": 24.0, "mps": 24.0}
 ADAMW = OptimizerSpec(
     name="adamw", learning_rate=1e-4, min_learning_rate=1e-4, warmup_steps=0, decay_steps=1, schedule="constant",
     weight_decay=0.1, beta1=0.9, beta2=0.95, momentum=0.9, grad_clip=1.0,
@@ -81,13 +83,13 @@ def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], 
     call_s = backward_call_s(device, read)
     result: dict[str, Any] = {"operators": [], "small_steps": [], "unavailable": []}
     for precision in sorted(asked | {"fp32"}, key=lambda name: (name != "fp32", name)):
-        points, of_steps = sizes(device.type, precision), 2 * STEP_POINTS * len(MODELS)
+        points, of_steps = sizes(spec.type, precision), 2 * STEP_POINTS[spec.type] * len(MODELS)
         each_s = SMALL_CALLS * arguments["budget_s"] / (2 * len(points) + of_steps)
         for_s = arguments["budget_s"] - of_steps * each_s
         try:
             set_precision(precision, device)
             if precision in asked:
-                result["small_steps"] += measure_steps(precision, spec, STEP_POINTS * each_s)
+                result["small_steps"] += measure_steps(precision, spec, STEP_POINTS[spec.type] * each_s)
             else:
                 points = [point for point in points if point[1] in ALWAYS_FP32]
         except Unavailable as error:

@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -204,7 +205,10 @@ def _overheads(alone: Rates, small_steps: Sequence[dict[str, Any]]) -> tuple[Ove
         )
         of_kind = beyond.setdefault((shape.architecture, shape.bias), {})
         of_kind[one["mode"], shape.n_layer] = one["seconds"] - (0.0 if aside else known_s)
-    return tuple(_overhead(*kind, times) for kind, times in beyond.items())
+    found = [_overhead(*kind, times) for kind, times in beyond.items()]
+    # An update's time is a difference of two, and hardly another for one kind than for the others: their mean.
+    updates = {name: fmean(getattr(one, name) for one in found) for name in ("update_s", "update_block_s")}
+    return tuple(dataclasses.replace(one, **updates) for one in found)
 
 
 def _overhead(architecture: Architecture, bias: bool, beyond: dict[tuple[str, int], float]) -> Overhead:

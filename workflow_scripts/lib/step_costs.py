@@ -8,6 +8,7 @@ as many.
 """
 
 import dataclasses
+from statistics import fmean
 from typing import Literal
 
 from workflow_scripts.lib.block_memory import element_bytes
@@ -30,9 +31,10 @@ BOUNDS: tuple[Bound, ...] = ("launch", "bandwidth", "compute")
 # Of a captured step, counted in the profile that `recordings/interactions` holds: the batch, the learning rate, loss,
 # cursor, the scale of clipped gradients.
 STEP_KERNELS = 22
-# Assume: of what the host does for a block, this share is left when compiled code does it (as on H100s), and a
-# checkpointed block does again what is its forward pass.
-COMPILED_SHARE, FORWARD_SHARE = 0.45, 1 / 3
+# Assume: compiled, a block is about as many kernels whatever its architecture, so that it takes the host this share of
+# what blocks take eagerly in the mean, and a pass so many times as long (as on H200s); a checkpointed block does again
+# what is its forward pass.
+COMPILED_BLOCK, COMPILED_PASS, FORWARD_SHARE = 0.55, 1.4, 1 / 3
 # Assume: beside fused AdamW the optimizers take so many times its time per parameter; they were not calibrated.
 OPTIMIZER_TIMES = {"adamw": 1.0, "sgd": 0.6, "adafactor": 4.0, "muon": 1.5}
 NEWTON_SCHULZ_STEPS = 5  # torch.optim.Muon's default
@@ -94,8 +96,11 @@ def step_costs(
 def _beyond_s(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, rates: Rates) -> float:
     """What a step takes beyond its operators, on CUDA all of the host's time."""
     one, blocks = rates.overhead(shape), shape.n_layer
-    block_s = one.pass_block_s * (1 + FORWARD_SHARE * step.checkpointing)
-    pass_s = one.pass_s + blocks * block_s * (1.0 if step.execution == "eager" else COMPILED_SHARE)
+    pass_s, block_s = one.pass_s, one.pass_block_s
+    if step.execution != "eager":
+        pass_s = COMPILED_PASS * fmean(each.pass_s for each in rates.overheads)
+        block_s = COMPILED_BLOCK * fmean(each.pass_block_s for each in rates.overheads)
+    pass_s += blocks * block_s * (1 + FORWARD_SHARE * step.checkpointing)
     update_s = (one.update_s + blocks * one.update_block_s) * OPTIMIZER_TIMES[optimizer.name]
     products = sum(operator.calls for operator in _newton_schulz(shape, optimizer))
     return step.accumulation * pass_s + update_s + products * rates.operator_s
