@@ -18,7 +18,6 @@ off leaves what it has. What was not measured is not in it.
 
 import argparse
 import csv
-import itertools
 import json
 import os
 import platform
@@ -76,8 +75,8 @@ def main() -> int:
         return 1
     model = TimeModel(device_type=device.type, rates=rates)
     asked = (device.type, options.precision, options.execution)
-    drawn = {"known": draw(options.known, 1000 + options.seed, *asked)}
-    drawn["fresh"] = draw(options.shapes, 2000 + options.seed, *asked)
+    drawn = [("known", *one) for one in draw(options.known, 1000 + options.seed, *asked)]
+    drawn += [("fresh", *one) for one in draw(options.shapes, 2000 + options.seed, *asked)]
     seen: dict[str, dict[str, Any]] = {}
 
     def keep(visit: dict[str, Any] | None, environment: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -90,9 +89,9 @@ def main() -> int:
 
     environment, order = {}, random.Random(options.seed)
     with tempfile.TemporaryDirectory(prefix="assay-prediction-", ignore_cleanup_errors=True) as folder:
-        for _, role in itertools.product(range(options.visits), ROLES):
-            shapes = order.sample(drawn[role], len(drawn[role]))
-            environment = _measure(role, shapes, options, device, keep, Path(folder)) or environment
+        for _ in range(options.visits):
+            shapes = order.sample(drawn, len(drawn))
+            environment = _measure(shapes, options, device, keep, Path(folder)) or environment
     report = keep(None, environment)
     print_table(report, options)
     return 0 if any(name.startswith("assay") for name in report["figures"]) else 1
@@ -122,12 +121,18 @@ def _calibrate(options: argparse.Namespace, device: DeviceSpec) -> dict[str, Any
     return found
 
 
-def _measure(
-    role: str, shapes: list, options: argparse.Namespace, device: DeviceSpec, keep: Any, compiled: Path
-) -> dict | None:
+def _measure(shapes: list, options: argparse.Namespace, device: DeviceSpec, keep: Any, compiled: Path) -> dict | None:
     """Measures shapes, in one process unless it ends before its time; `keep` gets each as it comes.
 
-    What is compiled stays in the folder `compiled` for the next visit.
+    Known and fresh ones share the process, whose luck would else be a difference between them. What is compiled stays
+    in the folder `compiled` for the next visit.
+
+    Args:
+        shapes: of each its role, model and step.
+        options: of the command line.
+        device: where.
+        keep: takes what a visit gave.
+        compiled: where compiled code lies.
     """
     rest, environment = list(shapes), None
     measure = MeasureSpec(min_samples=5, target_interval=0.02, max_seconds=options.seconds, timeout_s=options.timeout)
@@ -136,7 +141,7 @@ def _measure(
 
         def take(message: dict[str, Any], shapes_left: list = rest, heard: list[int] = heard) -> None:
             index = message.pop("index")
-            shape, step = shapes_left[index]
+            role, shape, step = shapes_left[index]
             heard.append(index)
             keep({"role": role, "shape": to_json(shape), "step": to_json(step), **message})
             told = f"{message['step_time_s'] * 1e3:.2f} ms" if "step_time_s" in message else message["failed"]
@@ -146,13 +151,13 @@ def _measure(
             "benchmarks.prediction_sides:measure_shapes",
             {
                 "device": to_json(device), "optimizer": to_json(OPTIMIZER), "measure": to_json(measure),
-                "shapes": [(to_json(shape), to_json(step)) for shape, step in rest],
+                "shapes": [(to_json(shape), to_json(step)) for _, shape, step in rest],
             },
             device=device, timeout_s=options.timeout, on_message=take, compiled=compiled,
         )  # fmt: skip
         if outcome.status == "ok":
             return outcome.result["environment"]
-        _tell(role, outcome)
+        _tell("shapes", outcome)
         rest = rest[len(heard) + 1 :]  # but the one that ended it
     return environment
 
