@@ -13,11 +13,13 @@ from workflow_scripts.lib.counts import count_parameters
 from workflow_scripts.lib.device_timing import clock_of
 from workflow_scripts.lib.memory import peak_memory, reset_peak_memory
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
+from workflow_scripts.lib.process_memory import touch_memory
 from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, ModelShape, OptimizerSpec, StepSpec, from_json
 from workflow_scripts.lib.step import TrainStep
 from workflow_scripts.lib.timing import median_interval, sample_steps
 
 N_TOKENS, N_BATCHES = 200_000, 100
+HEAP_BYTES = 2**31  # of a processor's memory: what the largest shape takes, in a heap that others cut into pieces
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -37,6 +39,8 @@ def measure_shapes(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
     device = from_json(DeviceSpec, arguments["device"])
     where = torch.device(device.torch_name)
     optimizer = from_json(OptimizerSpec, arguments["optimizer"])
+    if where.type == "cpu":
+        touch_memory(HEAP_BYTES)
     measure = from_json(MeasureSpec, arguments["measure"])
     for index, (shape, step) in enumerate(arguments["shapes"]):
         model, spec = from_json(ModelShape, shape), from_json(StepSpec, step)

@@ -9,20 +9,25 @@ is the same each time, and results are kept until their turn comes again.
 
 import itertools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import sdpa_kernel
 from torch.nn.utils import get_total_norm
 
-from workflow_scripts.lib.model import gelu, rotate
+from workflow_scripts.lib.model import BACKENDS, gelu, rotate
 from workflow_scripts.lib.optimizers import fused_works
+from workflow_scripts.lib.specs import Attention, Precision, StepSpec
 
 # Parameters of one size that an optimizer updates at once: so many that no cache holds them, as in a step.
 TENSORS, UPDATED = (16, 256), 2**21
 # Bytes over which an operator's copies are spread, and how many there are at most; on GPUs a call has no copies.
-SPREAD_BYTES, COPIES = {"cpu": 2**25}, 128
+SPREAD_BYTES, COPIES = {"cpu": 2**27}, 128
+
+PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 Call = Callable[[], Any]
 
@@ -77,7 +82,9 @@ def _function(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[C
         return lambda bias: bias.expand(dims), [drawn(dims[1], dtype=product)]
     if kind == "attention":
         sequences, heads, length, size = dims
-        return _attend(heads), [drawn(sequences, length, 3 * heads * size, dtype=product)]
+        asked = StepSpec(batch_size=1, precision=PRECISIONS[product], execution="eager")
+        attend = _attend(heads, asked.attention_on(device.type, length))
+        return attend, [drawn(sequences, length, 3 * heads * size, dtype=product)]
     if kind == "rotary":
         sequences, heads, length, size = dims
         table = torch.randn(2, length, size, device=device)
@@ -108,11 +115,12 @@ def _function(kind: str, dims: tuple[int, ...], device: torch.device) -> tuple[C
     return lambda table: F.embedding(tokens, table), [drawn(vocabulary, width)]
 
 
-def _attend(heads: int) -> Callable[[Tensor], Tensor]:
+def _attend(heads: int, backend: Attention) -> Callable[[Tensor], Tensor]:
     def attend(qkv: Tensor) -> Tensor:
         B, T, C = qkv.shape[0], qkv.shape[1], qkv.shape[2] // 3
         q, k, v = (t.view(B, T, heads, -1).transpose(1, 2) for t in qkv.split(C, dim=2))
-        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        with nullcontext() if backend == "auto" else sdpa_kernel(BACKENDS[backend]):
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
         return y.transpose(1, 2).reshape(B, T, C)
 
     return attend

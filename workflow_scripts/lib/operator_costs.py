@@ -24,6 +24,7 @@ from workflow_scripts.lib.operator_calls import Call, build
 from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, sizes
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.precision import autocast, set_precision
+from workflow_scripts.lib.process_memory import touch_memory
 from workflow_scripts.lib.specs import (
     DeviceSpec,
     DeviceType,
@@ -46,6 +47,7 @@ CALL_S = 0.1  # for which an empty backward pass is repeated
 QUEUED = 8  # calls that CUDA's queue holds easily, at up to some dozen kernels each
 QUEUED_S = 4e-3  # of calls that take long fewer are queued
 ALIKE = 0.01  # on CUDA, the fastest two samples differ by no more: then their like was measured often enough
+HEAP_BYTES = 2**30  # of a processor's memory, touched before anything is timed: more than operators take
 CYCLES_PER_S = 2e9  # of a GPU's clock, roughly: how long it sleeps is checked, not trusted
 # Tiny models whose steps are timed: architecture, biases, layers; a step repeats for so many points' time, longer where
 # it is all that tells of a host whose pace changes.
@@ -79,6 +81,8 @@ def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], 
     device = torch.device(spec.torch_name)
     if device.type == "cuda":
         torch.cuda.set_device(device)
+    elif device.type == "cpu":
+        touch_memory(HEAP_BYTES)
     asked = set(arguments["precisions"])
     call_s = backward_call_s(device, read)
     result: dict[str, Any] = {"operators": [], "small_steps": [], "unavailable": []}

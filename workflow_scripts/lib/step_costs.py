@@ -37,6 +37,8 @@ STEP_KERNELS = 22
 COMPILED_BLOCK, COMPILED_PASS, FORWARD_SHARE = 0.55, 1.4, 1 / 3
 # Assume: beside fused AdamW the optimizers take so many times its time per parameter; they were not calibrated.
 OPTIMIZER_TIMES = {"adamw": 1.0, "sgd": 0.6, "adafactor": 4.0, "muon": 1.5}
+# What a processor computes rather than moves: exponentials and tangents, which no compiler takes away.
+ARITHMETIC = ("gelu", "loss")
 NEWTON_SCHULZ_STEPS = 5  # torch.optim.Muon's default
 
 
@@ -71,7 +73,9 @@ def step_costs(
     head_loss = has_head_loss(shape, step, device_type)
     for operator in [*step_operators(shape, step), *_newton_schulz(shape, optimizer)]:
         for direction, calls in (("forward", operator.calls), ("backward", operator.backward_calls)):
-            seconds = calls * _seconds(operator, direction, step, optimizer, rates, head_loss) if calls else 0.0
+            alone = device_type == "cpu" and operator.kind in ARITHMETIC
+            moved = None if alone else fused_bytes(operator, direction, step, head_loss)
+            seconds = calls * _seconds(operator, direction, step, optimizer, rates, moved) if calls else 0.0
             launches = calls * (1 if fused else LAUNCHES[operator.kind][direction == "backward"])
             launch_s = 0.0 if overlapped else min(seconds, launches * rates.operator_s)
             parts["launch"] += launch_s
@@ -107,12 +111,16 @@ def _beyond_s(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, rates
 
 
 def _seconds(
-    operator: Operator, direction: Direction, step: StepSpec, optimizer: OptimizerSpec, rates: Rates, head_loss: bool
+    operator: Operator,
+    direction: Direction,
+    step: StepSpec,
+    optimizer: OptimizerSpec,
+    rates: Rates,
+    moved: float | None,
 ) -> float:
-    """One call's time on the device, 0 for what was not measured."""
-    fused = fused_bytes(operator, direction, step, head_loss)
-    if fused is not None and rates.knows("residual"):
-        return rates.moving_s(fused, element_bytes(step)) if fused else 0.0
+    """One call's time on the device, 0 for what was not measured; with `moved` a kernel's of so many bytes."""
+    if moved is not None and rates.knows("residual"):
+        return rates.moving_s(moved, element_bytes(step)) if moved else 0.0
     seconds = rates.seconds(operator.kind, direction, operator.dims) if rates.knows(operator.kind) else 0.0
     return seconds * (OPTIMIZER_TIMES[optimizer.name] if operator.kind == "optimizer" else 1.0)
 
