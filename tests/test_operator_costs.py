@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from workflow_scripts.lib import operator_calls, operator_costs
+from workflow_scripts.lib.model import BACKENDS
 from workflow_scripts.lib.operator_sizes import sizes
 from workflow_scripts.lib.precision import autocast
 
@@ -116,3 +117,30 @@ def test_a_bias_costs_its_gradient_alone(precision):
     found = operator_costs._measure_precision(precision, points, cpu, 1e-3, 1.0, time.perf_counter)
     assert [(one["direction"], one["dims"]) for one in found] == [("backward", [64, 8]), ("backward", [64, 512])]
     assert all(one["seconds"] > 0 for one in found)
+
+
+@pytest.mark.parametrize(
+    ("precision", "length", "plain"), [("bf16", 128, True), ("bf16", 256, False), ("fp32", 128, False)]
+)
+def test_attention_is_measured_as_a_processor_s_step_runs_it(monkeypatch, precision, length, plain):
+    asked = []
+    real = operator_calls.sdpa_kernel
+    monkeypatch.setattr(operator_calls, "sdpa_kernel", lambda backend: asked.append(backend) or real(backend))
+    with autocast(precision, torch.device("cpu")):
+        operator_calls.build("attention", (1, 1, length, 8), torch.device("cpu"))
+    assert set(asked) == ({BACKENDS["math"]} if plain else set())
+
+
+@pytest.mark.parametrize(("given", "counted"), [([0, 4096, 0, 0], [1, 3, 4]), ([4096] * 11, [9, 10, 11])])
+def test_a_call_that_was_given_memory_is_called_again(monkeypatch, given, counted):
+    """But not for ever: where the C library gives all back, every call is given its memory anew."""
+    clock, pages, durations = [0.0], [0], iter(range(1, 12))
+
+    def call():
+        number = next(durations)  # the first takes a second, the next two
+        pages[0] += given[number - 1]
+        clock[0] += number
+
+    monkeypatch.setattr(operator_costs, "given_pages", lambda: pages[0])
+    take = operator_costs._await(call, torch.device("cpu"), lambda: clock[0])
+    assert [take()[0] for _ in counted] == counted

@@ -9,7 +9,7 @@ from tests.test_cost_model import device, shape, step
 from tests.tiny_run import ADAMW
 from workflow_scripts.lib import head_loss, operator_work
 from workflow_scripts.lib.operator_work import Operator, fused_bytes
-from workflow_scripts.lib.step_costs import STEP_KERNELS, step_costs, step_traffic_bytes
+from workflow_scripts.lib.step_costs import ARITHMETIC, STEP_KERNELS, step_costs, step_traffic_bytes
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,25 @@ def test_a_large_vocabulary_s_loss_reads_its_logits_once_less_where_head_and_los
     """Alone it reads them twice, and backward reads them and writes their gradient; together a read is saved."""
     large, rates = shape(vocab_size=8192), device(bytes_per_s=1e9)
     asked = dataclasses.replace(step(8, "compiled"), precision=precision)
-    plain, one = (step_costs(large, asked, ADAMW, kind, rates).bandwidth_s for kind in ("cpu", "cuda"))
+    plain, one = (step_costs(large, asked, ADAMW, kind, rates).bandwidth_s for kind in ("mps", "cuda"))
     logits = 8 * large.sequence_length * 8192
     assert plain - one == pytest.approx(element * logits / 1e9, rel=0.2)
-    small = [step_costs(shape(), asked, ADAMW, kind, rates).bandwidth_s for kind in ("cpu", "cuda")]
+    small = [step_costs(shape(), asked, ADAMW, kind, rates).bandwidth_s for kind in ("mps", "cuda")]
     assert small[0] == pytest.approx(small[1], rel=0.05)
+
+
+@pytest.mark.parametrize("kind", ARITHMETIC)
+def test_what_a_processor_computes_takes_as_long_compiled(kind):
+    rates = device(bytes_per_s=1e9)
+    slow = [dataclasses.replace(one, seconds=10 * one.seconds) if one.kind == kind else one for one in rates.operators]
+
+    def more_s(execution, device_type):
+        asked, of = step(8, execution), shape(vocab_size=8192)
+        slower = step_costs(of, asked, ADAMW, device_type, dataclasses.replace(rates, operators=tuple(slow)))
+        return slower.total_s - step_costs(of, asked, ADAMW, device_type, rates).total_s
+
+    assert more_s("compiled", "cpu") == pytest.approx(more_s("eager", "cpu"), rel=0.01)
+    assert more_s("compiled", "mps") < more_s("eager", "mps") / 5
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from workflow_scripts.lib.operator_calls import Call, build
 from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, sizes
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.precision import autocast, set_precision
-from workflow_scripts.lib.process_memory import touch_memory
+from workflow_scripts.lib.process_memory import given_pages, touch_memory
 from workflow_scripts.lib.specs import (
     DeviceSpec,
     DeviceType,
@@ -47,7 +47,8 @@ CALL_S = 0.1  # for which an empty backward pass is repeated
 QUEUED = 8  # calls that CUDA's queue holds easily, at up to some dozen kernels each
 QUEUED_S = 4e-3  # of calls that take long fewer are queued
 ALIKE = 0.01  # on CUDA, the fastest two samples differ by no more: then their like was measured often enough
-HEAP_BYTES = 2**30  # of a processor's memory, touched before anything is timed: more than operators take
+HEAP_BYTES = 2**31  # of a processor's memory, taken before anything is timed: more than operators need
+FEW_PAGES, RETRIES = 16, 8  # given to a call that counts all the same; how often one given more is called again
 CYCLES_PER_S = 2e9  # of a GPU's clock, roughly: how long it sleeps is checked, not trusted
 # Tiny models whose steps are timed: architecture, biases, layers; a step repeats for so many points' time, longer where
 # it is all that tells of a host whose pace changes.
@@ -211,13 +212,19 @@ def _alike(times: list[tuple[float, float | None]]) -> bool:
 
 
 def _await(call: Call, device: torch.device, read: Callable[[], float]) -> Callable[[], tuple[float, None]]:
-    """Gives what times a call until the device has done it."""
+    """Gives what times a call until the device has done it, of those for which the process had its memory."""
+    left = RETRIES
 
     def take() -> tuple[float, None]:
-        start = read()
-        call()
-        synchronise(device)
-        return read() - start, None
+        nonlocal left
+        while True:
+            pages, start = given_pages(), read()
+            call()
+            synchronise(device)
+            seconds = read() - start
+            if left == 0 or given_pages() - pages <= FEW_PAGES:
+                return seconds, None
+            left -= 1
 
     return take
 
