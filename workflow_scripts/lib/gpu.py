@@ -7,12 +7,13 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-MIB = 2**20
-# Threads of a multiprocessor; of a block that sums over rows, and of a warp; values that
-# each of its threads sums (aten/src/ATen/native/cuda/Reduce.cuh).
+from workflow_scripts.lib.cuda_allocator import MIB
+
+# Threads of a multiprocessor; of a block that sums over rows, and of a warp; values that each of its threads sums
+# (aten/src/ATen/native/cuda/Reduce.cuh).
 THREADS_EACH, SUMMING_THREADS, WARP, FEWEST_VALUES, MOST_VALUES = 2048, 128, 32, 16, 256
 VECTOR = 4  # elements that such a thread reads at once
-CUBLASLT_WORKSPACE = MIB
+CUBLASLT_WORKSPACE = MIB  # kept from torch's allocator, as cuBLAS's are
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
