@@ -122,17 +122,10 @@ def _calibrate(options: argparse.Namespace, device: DeviceSpec) -> dict[str, Any
 
 
 def _measure(shapes: list, options: argparse.Namespace, device: DeviceSpec, keep: Any, compiled: Path) -> dict | None:
-    """Measures shapes, in one process unless it ends before its time; `keep` gets each as it comes.
+    """Measures shapes, each a role, model and step, in one process unless it ends before its time.
 
-    Known and fresh ones share the process, whose luck would else be a difference between them. What is compiled stays
-    in the folder `compiled` for the next visit.
-
-    Args:
-        shapes: of each its role, model and step.
-        options: of the command line.
-        device: where.
-        keep: takes what a visit gave.
-        compiled: where compiled code lies.
+    Known and fresh ones share it: its luck would else be a difference between them. `keep` gets each as it comes; what
+    is compiled stays in the folder `compiled` for the next visit.
     """
     rest, environment = list(shapes), None
     measure = MeasureSpec(min_samples=5, target_interval=0.02, max_seconds=options.seconds, timeout_s=options.timeout)

@@ -144,3 +144,13 @@ def test_a_call_that_was_given_memory_is_called_again(monkeypatch, given, counte
     monkeypatch.setattr(operator_costs, "given_pages", lambda: pages[0])
     take = operator_costs._await(call, torch.device("cpu"), lambda: clock[0])
     assert [take()[0] for _ in counted] == counted
+
+
+def test_before_a_processor_s_operators_are_measured_the_process_is_given_memory(monkeypatch):
+    touched = []
+    monkeypatch.setattr(operator_costs, "touch_memory", touched.append)
+    monkeypatch.setattr(operator_costs, "sizes", lambda *_: [])
+    monkeypatch.setattr(operator_costs, "measure_steps", lambda *_: [])
+    device = {"id": "cpu", "type": "cpu", "threads": torch.get_num_threads()}
+    operator_costs.measure_operators({"device": device, "precisions": ["fp32"], "budget_s": 1.0}, lambda message: None)
+    assert touched == [operator_costs.HEAP_BYTES]

@@ -50,8 +50,8 @@ ALIKE = 0.01  # on CUDA, the fastest two samples differ by no more: then their l
 HEAP_BYTES = 2**31  # of a processor's memory, taken before anything is timed: more than operators need
 FEW_PAGES, RETRIES = 16, 8  # given to a call that counts all the same; how often one given more is called again
 CYCLES_PER_S = 2e9  # of a GPU's clock, roughly: how long it sleeps is checked, not trusted
-# Tiny models whose steps are timed: architecture, biases, layers; a step repeats for so many points' time, longer where
-# it is all that tells of a host whose pace changes.
+# Tiny models whose steps are timed: architecture, biases, layers; a step repeats for so many points' time, on GPUs for
+# more, where all that the host takes is read off these steps.
 MODELS = tuple((*kind, n_layer) for kind in (("gpt2", False), ("gpt2", True), ("llama", False)) for n_layer in (1, 8))
 N_EMBD, N_HEAD, LENGTH, VOCABULARY = 32, 2, 32, 64
 STEP_POINTS: dict[DeviceType, float] = {"cpu": 6.0, "cuda": 24.0, "mps": 24.0}
