@@ -87,6 +87,31 @@ def test_peak_on_an_h200_is_that_of_the_real_step(
     assert found.peak_bytes == pytest.approx(measured, rel=0.0125)
 
 
+@pytest.mark.parametrize(
+    ("architecture", "sizes", "optimizer", "step", "data", "measured"),
+    [
+        # Plain products: torch looks for rows of scores that see nothing, and has a tensor of them more.
+        ("gpt2", (2, 8, 768, 65, 2048, True, 0.0), "adafactor", ("fp32", 16), 528_000, 13_106_890_752),
+        ("gpt2", (14, 3, 288, 1024, 2048, True, 0.0), "adamw", ("fp16", 4), 432_000, 5_050_655_232),
+        ("gpt2", (11, 21, 1344, 1024, 512, True, 0.0), "adamw", ("tf32", 8), 464_000, 9_200_438_272),
+        ("llama", (1, 13, 1248, 1024, 256, False, 0.0), "sgd", ("fp32", 2), 416_000, 343_027_200),
+        ("gpt2", (2, 8, 768, 65, 2048, True, 0.1), "adamw", ("bf16", 4), 432_000, 4_076_391_936),
+        # Adafactor's sums over the rows of a gradient: the embedding's.
+        ("gpt2", (4, 9, 1152, 10000, 128, False, 0.0), "adafactor", ("bf16", 1), 408_000, 767_109_120),
+    ],
+)
+def test_peak_of_plain_attention_and_of_other_optimizers(architecture, sizes, optimizer, step, data, measured):
+    n_layer, n_head, n_embd, vocab_size, length, bias, dropout = sizes
+    of = shape(
+        architecture, n_layer, n_head, n_embd, n_inner=default_inner(architecture, n_embd), vocab_size=vocab_size,
+        sequence_length=length, bias=bias, dropout=dropout,
+    )  # fmt: skip
+    chosen = dataclasses.replace(ADAMW, name=optimizer, momentum=0.9)
+    asked = dataclasses.replace(STEP, precision=step[0], batch_size=step[1], attention="math")
+    found = estimate_memory(of, asked, chosen, "cuda", resident_bytes=data, gpu=H200)
+    assert found.peak_bytes == pytest.approx(measured, rel=0.01)
+
+
 def test_a_sum_over_rows_takes_what_each_of_its_blocks_finds():
     # 128 threads: 32 by columns, each of four, 4 by rows; of 512 rows each sums 16, in 32 blocks.
     assert H200.sum_bytes(2048, 3072) == 32 * 128 * 4 * 3072 == 48 * MIB

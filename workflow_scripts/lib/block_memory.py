@@ -42,6 +42,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     mask_element = 0 if not dropout else e if factors else 1
     hidden = (4 - compiled if llama else 2) * e * shape.n_inner  # gate, up, silu (eagerly), product; up, gelu
     rotated = 2 * wide if llama else 0
+    # What checkpoints left out the compiler may compute again before it needs it (seen with torch 2.11 and 2.13).
+    early = compiled and step.checkpointing and (llama or dropout or e == 4)
     # Of gate and up, or of up. Compiled for a CPU, it takes the place of gelu's output where that was kept.
     replaced = compiled and device_type == "cpu" and not step.checkpointing
     hidden_gradient = (2 if llama else 0 if replaced else 1) * e * shape.n_inner
@@ -62,14 +64,24 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
             attention_forward = residual + norm + copies + scores * (3 if dropout else 2) + mask_scores
             # The softmax and its gradient, or in 16 bits that gradient and the softmax once more, turned.
             attention_backward = (5 if e == 4 else 4) * wide + whole + 2 * scores + mask_scores
+            if early:  # scores of some blocks, at most
+                attention_backward += min(2 * shape.n_layer - 1, 4) * scores
+                attention_backward += 2 * scores if dropout and device_type == "cpu" else 0
+            elif step.checkpointing:
+                attention_backward += scores * 3 // 2
         else:
             bias = 4 * shape.sequence_length // sequences  # the mask, (T, T)
             # Queries, keys and values are float32.
             attention = 12 * d + whole + wide + scores * (2 if dropout else 1) + mask_scores
             upcast = 12 * d if e == 2 else 0
-            largest = scores * 7 // 2 if dropout and e == 2 else scores * 3 if dropout else scores * 2
+            if device_type == "cuda":  # which looks for rows that see nothing, a byte for each score (torch 2.11)
+                largest = scores * 9 // 4 + (scores // 2 if dropout and e == 2 else 0)
+                gradients = (2 * scores - mask_scores if dropout else 3 * scores) - wide
+            else:
+                largest = scores * 7 // 2 if dropout and e == 2 else scores * 3 if dropout else scores * 2
+                gradients = scores + 4 * d if dropout and e == 2 else scores * (1 if dropout else 2) - wide
             attention_forward = residual + norm + 4 * wide + rotated + upcast + 12 * d + bias + largest
-            attention_backward = attention + scores * (1 if dropout else 2) + (4 * d if dropout and e == 2 else -wide)
+            attention_backward = attention + gradients
     else:
         attention = 4 * wide + rotated + 4 * shape.n_head  # q, k, v, output; logarithms of the softmax's sums
         attention_forward = 0  # less than what the block keeps
@@ -80,6 +92,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     read = norm if compiled and device_type == "cpu" and e == 4 and asked != "math" else 0
     mask = mask_element * d
     kept = 2 * (residual + norm + mask) + attention + hidden
+    early_hidden = (2 if llama else 1) * e * shape.n_inner + 3 * wide if early else 0
     mlp_forward = 2 * residual + norm + hidden if step.checkpointing else kept
     return BlockMemory(
         kept=kept,
@@ -88,7 +101,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
         forward=max(attention_forward, mlp_forward),
         norm_backward=(5 if composite else 2) * residual + read,
         # In half precision the gradient that comes in is cast, too.
-        mlp_backward=kept + hidden_gradient + (wide if e == 2 and not (llama or compiled) else 0),
+        mlp_backward=kept + hidden_gradient + early_hidden + (wide if e == 2 and not (llama or compiled) else 0),
         attention_backward=residual + norm + mask + attention_backward,
         random_state=CPU_RANDOM_STATE if dropout and device_type == "cpu" else 0,
     )

@@ -79,7 +79,7 @@ def estimate_memory(
     if mode in ("step", "optimizer"):
         moments["optimizer"] = {
             "gradients": gradients,
-            "workspace": optimizer_scratch_bytes(shape, optimizer, device_type),
+            "workspace": optimizer_scratch_bytes(shape, optimizer, device_type, gpu),
             "data": -_batch_bytes(shape, step),  # of no use any more
         }
     state = optimizer_state_bytes(shape, optimizer, device_type) if "optimizer" in moments else 0
@@ -105,19 +105,17 @@ def estimate_memory(
         phases[phase] = max(phases.get(phase, 0), total)
     cache = gpu.cache_bytes if device_type == "cuda" else 0
     if cache and step.execution != "eager":
-        # In the first step the compiler times variants of its kernels, and wipes the cache with a tensor of its size.
-        # Where the head and the loss are an operation of their own, none of its kernels runs beside the logits.
-        own = has_head_loss(shape, step, device_type)
-        during = max(
-            (
-                name
-                for name in totals
-                if name.endswith("_backward" if mode != "forward" else "_forward")
-                and not (own and name.startswith(("loss", "head")))
-            ),
-            key=totals.__getitem__,
-        )
-        kinds["tuning"] = {**kinds[during], "optimizer": 0, "workspace": kinds[during]["workspace"] + cache}
+        # In the first step the compiler times variants of kernels, such as those that sum the gradients of a
+        # normalisation over rows, and wipes the cache with a tensor of its size.
+        within_block = "attention_backward" if step.checkpointing else "mlp_backward"
+        timed = ("norm_backward", within_block, "embedding_backward") if mode != "forward" else ("block_forward",)
+        during = max(timed, key=totals.__getitem__)
+        kinds["tuning"] = {
+            **kinds[during],
+            "gradients": moments[during].get("gradients", 0),  # of the first micro-batch
+            "optimizer": 0,
+            "workspace": kinds[during]["workspace"] + cache,
+        }
         totals["tuning"] = sum(kinds["tuning"].values())
     largest = max(totals, key=totals.__getitem__)
     return MemoryEstimate(
@@ -193,14 +191,15 @@ def _kept(shape: ModelShape, step: StepSpec, block: BlockMemory) -> _Kept:
 
 def _forward(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str, dict[str, int]]:
     """The moments of a forward pass: the last block, and the loss (logits and log-probabilities, float32)."""
-    kept, n, L = _kept(shape, step, block), _micro_tokens(shape, step), shape.n_layer
+    kept, n, L, half = _kept(shape, step, block), _micro_tokens(shape, step), shape.n_layer, element_bytes(step) == 2
     return {
         "block_forward": {
             "activations": kept.embedding + (L - 1) * kept.block + block.forward * n,
             "casts": L * kept.cast_block,
         },
         "loss_forward": {
-            "activations": kept.activations,
+            # In half precision the output of the last normalisation is cast, and there until the loss is.
+            "activations": kept.activations + (4 * shape.n_embd * n if half and step.execution == "eager" else 0),
             "casts": L * kept.cast_block + kept.cast_head,  # autocast's cache has them all until its end
             "logits": _logits_bytes(step, 8) * n * shape.vocab_size,
         },
@@ -265,8 +264,11 @@ def _backward(
     if device_type == "cuda" and step.execution == "eager" and tied and shape.bias:
         # A bias's gradient is summed beside the weight's and the input's of its layer: of up, and of queries to values.
         up, qkv = (block.mlp_backward - e * (2 * shape.n_inner - d)) * n, kept.residual + (block.norm + 4 * e * d) * n
+        if step.checkpointing:  # the block's input and its gradient are not beside it (seen on an H200)
+            up -= kept.residual + (e * d * n if e == 2 else 0)
         up_sum, qkv_sum = (gpu.sum_bytes(n, size) for size in (shape.n_inner, 3 * d))
-        moments["up_backward"] = within_block(up, max(kept.cast_block - e * down, 0), (e + 4) * down, up_sum)
+        new_down = (e if added else e + 4) * down
+        moments["up_backward"] = within_block(up, max(kept.cast_block - e * down, 0), new_down, up_sum)
         moments["qkv_backward"] = within_block(qkv, e * matrices[0], new_later + e * matrices[0], qkv_sum)
     return moments
 

@@ -2,7 +2,8 @@
 
 **Allocated** is what live tensors take: on a CPU the events of torch's profiler, added up from before the model is
 built; on CUDA the allocator's counters; on MPS samples of the amount of the moment. All of one steady step: optimizer
-state appears in the first one, and gradients of the step before are there from the second one on.
+state appears with the first update, and gradients of the step before are there from the second one on. On CUDA the
+peak of a compiled step is that of the steps before where it is larger.
 
 **Footprint** is by how much the whole process grows, seen by the kernel. A C library keeps freed blocks for later,
 which says more of its habits than of the step, so the process of this probe gives large blocks back at once
@@ -24,7 +25,7 @@ from workflow_scripts.lib.process_memory import peak_process_bytes, reset_peak_p
 from workflow_scripts.lib.specs import MemorySpec, from_json
 from workflow_scripts.lib.step import TrainStep
 
-WARM_STEPS = 2
+WARM_STEPS, MOST_WARM_STEPS = 2, 20  # before the steady one; at most, where fp16 skips the first updates
 MARK = "phase of memory: "
 BEFORE, AFTER = "before the step", "after the step"
 SAMPLE_EVERY_S = 0.0005
@@ -57,9 +58,17 @@ def probe_allocated(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
         **found,
         "phases": phases,
         "data_bytes": step.batches.allocated_bytes(),
-        "n_steps_before": WARM_STEPS,
+        "n_steps_before": step.steps_done - 1,
         "observed": step.observed(),
     }
+
+
+def make_steady(step: TrainStep, run: Callable[[], None]) -> None:
+    """Runs a step, or a part of it, until all is there that stays: with fp16 the first updates may be left out."""
+    for _ in range(WARM_STEPS):
+        run()
+    while 0 < step.skipped_steps == step.steps_done < MOST_WARM_STEPS:
+        run()
 
 
 def trace_on_cpu(make: Callable[[], TrainStep], device: torch.device) -> tuple[TrainStep, dict[str, Any]]:
@@ -73,8 +82,7 @@ def trace_on_cpu(make: Callable[[], TrainStep], device: torch.device) -> tuple[T
     with torch.profiler.profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiler:
         step = make()
         announce_phases(step, enter)
-        for _ in range(WARM_STEPS):
-            step.run()
+        make_steady(step, step.run)
         enter(BEFORE)  # renames what follows until the first loss, where old gradients are still there
         enter("forward")
         step.run()
@@ -108,12 +116,11 @@ def since_the_last(events: list[str | int], mark: str) -> list[str | int]:
 def count_on_cuda(make: Callable[[], TrainStep], device: torch.device) -> tuple[TrainStep, dict[str, Any]]:
     """Reads the counters of CUDA's caching allocator, and the driver's for process and device."""
     step = make()
-    for _ in range(WARM_STEPS):
-        step.run()
-    reserved = torch.cuda.max_memory_reserved(device)
+    make_steady(step, step.run)
+    before, reserved = torch.cuda.max_memory_allocated(device), torch.cuda.max_memory_reserved(device)
     if step.captured is not None:
         # A graph's memory is taken while it is captured and kept: replays take none.
-        allocated, phases, over = torch.cuda.max_memory_allocated(device), {}, "up to the captured step"
+        allocated, phases, over = before, {}, "up to the captured step"
     else:
         counter = PeakCounter(
             lambda: torch.cuda.max_memory_allocated(device), lambda: torch.cuda.reset_peak_memory_stats(device)
@@ -123,6 +130,8 @@ def count_on_cuda(make: Callable[[], TrainStep], device: torch.device) -> tuple[
         step.run()
         counter.enter(None)
         allocated, phases, over = max(counter.peaks.values()), counter.peaks, "over one step"
+        if step.spec.execution == "compiled" and before > allocated:
+            allocated, over = before, "over the first steps, in which the compiler tries its kernels"
     step.synchronise()
     return step, {
         "peak_allocated_bytes": allocated,
@@ -136,8 +145,7 @@ def count_on_cuda(make: Callable[[], TrainStep], device: torch.device) -> tuple[
 def sample_on_mps(make: Callable[[], TrainStep], device: torch.device) -> tuple[TrainStep, dict[str, Any]]:
     """Samples what tensors hold: MPS has no counter that remembers a peak, so what is found is a lower bound."""
     step = make()
-    for _ in range(WARM_STEPS):
-        step.run()
+    make_steady(step, step.run)
     step.synchronise()
     with PeakSampler(torch.mps.current_allocated_memory, SAMPLE_EVERY_S) as sampler:
         announce_phases(step, sampler.enter)
@@ -174,8 +182,7 @@ def probe_footprint(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
     resettable = reset_peak_process_bytes()
     peak_before = peak_process_bytes()
     step = build_step(spec, arguments)
-    for _ in range(WARM_STEPS):
-        step.run()
+    make_steady(step, step.run)
     if resettable:
         reset_peak_process_bytes()  # building is over: the steady step alone counts
     step.run()

@@ -1,9 +1,8 @@
 """Bytes that an optimizer takes: its state, and what an update needs for a moment. Nothing here imports torch."""
 
-import itertools
-
-from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
+from workflow_scripts.lib.counts import block_matrices, block_vectors
 from workflow_scripts.lib.cuda_allocator import allocated_bytes
+from workflow_scripts.lib.gpu import UNKNOWN, Gpu
 from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec
 
 
@@ -51,22 +50,40 @@ def optimizer_state_bytes(shape: ModelShape, optimizer: OptimizerSpec, device_ty
             counts = 4 * len(rest) if device_type == "cpu" else 0
             return held_bytes(matrix_sizes(shape), device_type) + 2 * held_bytes(rest, device_type) + counts
         case "adafactor":
-            sides = [(shape.vocab_size, shape.n_embd)] * (1 if shape.architecture == "gpt2" else 2)
-            sides += [(shape.sequence_length, shape.n_embd)] if shape.architecture == "gpt2" else []
-            sides += block_matrices(shape) * shape.n_layer
-            return held_bytes([side for both in sides for side in both] + vector_sizes(shape), device_type)
+            sides = [side for both in _sides(shape) for side in both]
+            return held_bytes(sides + vector_sizes(shape), device_type)
 
 
-def optimizer_scratch_bytes(shape: ModelShape, optimizer: OptimizerSpec, device_type: DeviceType) -> int:
+def _sides(shape: ModelShape) -> list[tuple[int, int]]:
+    """Lists rows and columns of all tables and matrices in the order of their update."""
+    first = (shape.vocab_size, shape.n_embd)
+    last = (shape.sequence_length, shape.n_embd) if shape.architecture == "gpt2" else first
+    return [first, *block_matrices(shape) * shape.n_layer, last]
+
+
+def optimizer_scratch_bytes(
+    shape: ModelShape, optimizer: OptimizerSpec, device_type: DeviceType, gpu: Gpu = UNKNOWN
+) -> int:
     """Gives the bytes that an update needs for a moment: none where it is one fused kernel (AdamW, SGD)."""
     if optimizer.name in ("adamw", "sgd"):
         return 0
-    # On the CPU parameters are updated in turn, and what was made for one goes only when the next one's is there.
     first, last = table_sizes(shape)
-    if optimizer.name == "adafactor":  # elsewhere for all parameters at once
-        order = [first, *matrix_sizes(shape), last]
-        pairs = [before + after for before, after in itertools.pairwise(order)]
-        return 4 * max(pairs) if device_type == "cpu" else 4 * count_parameters(shape).total
+    if optimizer.name == "adafactor":
+        return _adafactor_scratch_bytes(shape, device_type, gpu)
+    # On the CPU parameters are updated in turn, and what was made for one goes only when the next one's is there.
     newton_schulz = 8 * max(matrix_sizes(shape)) + 4 * shape.n_embd**2
     adamw = max(8 * first, 4 * first + 8 * last) if device_type == "cpu" else 4 * (first + last)
     return max(newton_schulz, adamw)
+
+
+def _adafactor_scratch_bytes(shape: ModelShape, device_type: DeviceType, gpu: Gpu) -> int:
+    """Gives the bytes of an update of one parameter after the other.
+
+    What was made for one goes only when the next one's is there; before that, a GPU sums its gradient over the rows.
+    """
+    largest = before = 0
+    for rows, columns in _sides(shape):
+        summing = gpu.sum_bytes(rows, columns) if device_type == "cuda" else 0
+        largest = max(largest, before + max(4 * rows * columns, summing))
+        before = 4 * rows * columns
+    return largest

@@ -27,12 +27,11 @@ from workflow_scripts.lib.allocation_trace import (
 from workflow_scripts.lib.allocation_watch import HistoryTrace, ProfilerTrace, Trace, Watch, tensor_of
 from workflow_scripts.lib.cell import build_step, part
 from workflow_scripts.lib.memory_phases import announce_phases
+from workflow_scripts.lib.memory_probe import make_steady
 from workflow_scripts.lib.outcome import Unavailable, classify
 from workflow_scripts.lib.probe_specs import MemoryProbe, probe_from_json
 from workflow_scripts.lib.specs import MemorySpec, Mode
 from workflow_scripts.lib.step import TrainStep
-
-WARM_STEPS = 2
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -94,8 +93,7 @@ def trace_pass(spec: MemorySpec, mode: Mode, arguments: dict[str, Any], snapshot
     trace: Trace = HistoryTrace(device) if on_cuda else ProfilerTrace()
     step = build_step(spec, arguments)
     run = part(step, mode)
-    for _ in range(WARM_STEPS):
-        run()
+    make_steady(step, run)
     if on_cuda:
         torch.cuda.reset_peak_memory_stats(device)
     unwatched = trace.mark()
