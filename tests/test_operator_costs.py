@@ -154,3 +154,25 @@ def test_before_a_processor_s_operators_are_measured_the_process_is_given_memory
     device = {"id": "cpu", "type": "cpu", "threads": torch.get_num_threads()}
     operator_costs.measure_operators({"device": device, "precisions": ["fp32"], "budget_s": 1.0}, lambda message: None)
     assert touched == [operator_costs.HEAP_BYTES]
+
+
+def test_of_the_rounds_over_a_processor_s_sizes_the_faster_counts_for_each(monkeypatch):
+    """A burst of half a second once made the products with a vocabulary 1.6 times as slow."""
+    points = [(True, "gelu", (32, 8)), (True, "gelu", (512, 8)), (True, "gelu", (2048, 8))]
+    times = iter((1.0, 9.0, 3.0, 8.0, 2.0, 4.0))
+    timed = {"host_s": None, "n": 3, "sampled_s": 0.0}
+    monkeypatch.setattr(operator_costs, "time_call", lambda *_: {**timed, "seconds": next(times)})
+    monkeypatch.setattr(operator_costs, "build", lambda *_: (lambda: None, None))
+    found = operator_costs._measure_precision("fp32", points, torch.device("cpu"), 1.0, 1.0, lambda: 0.0)
+    assert [one["seconds"] for one in found] == [1.0, 2.0, 3.0]
+
+
+def test_a_backward_call_that_a_burst_made_slow_is_timed_again(monkeypatch):
+    calls, row = iter((9.0, 2.0)), {"direction": "backward", "host_s": None, "seconds": 10.0}
+    monkeypatch.setattr(operator_costs, "backward_call_s", lambda *_: next(calls))
+    monkeypatch.setattr(operator_costs, "touch_memory", lambda _: None)
+    monkeypatch.setattr(operator_costs, "measure_steps", lambda *_: [])
+    monkeypatch.setattr(operator_costs, "_measure_precision", lambda *_: [row])
+    device = {"id": "cpu", "type": "cpu", "threads": torch.get_num_threads()}
+    arguments = {"device": device, "precisions": ["fp32"], "budget_s": 1.0}
+    assert operator_costs.measure_operators(arguments, lambda _: None)["operators"] == [{**row, "seconds": 8.0}]
