@@ -5,15 +5,15 @@
 The device is calibrated, a few shapes are measured to fit on, and others, drawn with another seed, are predicted and
 measured: by 6N over the datasheet, by PaLM's FLOPs over the measured product, by the roofline of each operator, and by
 Assay from three of the known shapes and from all of them. Every shape is visited several times, in rounds over all of
-them, each round in another order and another process; its time is the median of its visits, each divided by how slow
-its round was for all shapes, because a machine that others use, too, is slower in some minutes than in others. How far
-a shape's last visit differs from its first is shown as well: no prediction can be expected to agree with a single
-measurement better than the next measurement does.
+them, each round in another order: some in one process, in which all stay alive, then as many in another. Its time is
+the median of its visits, each divided by how slow its round was for all shapes, because a machine that others use, too,
+is slower in some minutes than in others. How far a shape's last visit differs from its first is shown as well: no
+prediction can be expected to agree with a single measurement better than the next measurement does.
 
 Peak memory is compared, too, except of captured steps, which `prediction_memory.py` measures in a process each.
 
-`--json FILE` writes {"figures", "targets", "met", "conditions", "shapes"} after each shape, so that a run that is cut
-off leaves what it has. What was not measured is not in it.
+`--json FILE` writes {"figures", "targets", "met", "conditions", "shapes"} after each process and when interrupted.
+What was not measured is not in it.
 """
 
 import argparse
@@ -79,20 +79,21 @@ def main() -> int:
     drawn += [("fresh", *one) for one in draw(options.shapes, 2000 + options.seed, *asked)]
     seen: dict[str, dict[str, Any]] = {}
 
-    def keep(visit: dict[str, Any] | None, environment: dict[str, Any] | None = None) -> dict[str, Any]:
-        if visit is not None:
-            add_visit(seen, visit)
-        report = summarise(list(seen.values()), options, device, model, calibration, environment or {})
+    def write(environment: dict[str, Any]) -> dict[str, Any]:
+        report = summarise(list(seen.values()), options, device, model, calibration, environment)
         if options.json:
             options.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
         return report
 
     environment, order = {}, random.Random(options.seed)
-    with tempfile.TemporaryDirectory(prefix="assay-prediction-", ignore_cleanup_errors=True) as folder:
-        for _ in range(options.visits):
-            shapes = order.sample(drawn, len(drawn))
-            environment = _measure(shapes, options, device, keep, Path(folder)) or environment
-    report = keep(None, environment)
+    try:
+        with tempfile.TemporaryDirectory(prefix="assay-prediction-", ignore_cleanup_errors=True) as folder:
+            for _ in range(options.processes):
+                shapes = order.sample(drawn, len(drawn))
+                environment = _measure(shapes, options, device, seen, Path(folder)) or environment
+                write(environment)
+    finally:
+        report = write(environment)
     print_table(report, options)
     return 0 if any(name.startswith("assay") for name in report["figures"]) else 1
 
@@ -121,11 +122,13 @@ def _calibrate(options: argparse.Namespace, device: DeviceSpec) -> dict[str, Any
     return found
 
 
-def _measure(shapes: list, options: argparse.Namespace, device: DeviceSpec, keep: Any, compiled: Path) -> dict | None:
+def _measure(
+    shapes: list, options: argparse.Namespace, device: DeviceSpec, seen: dict[str, dict[str, Any]], compiled: Path
+) -> dict[str, Any] | None:
     """Measures shapes, each a role, model and step, in one process unless it ends before its time.
 
-    Known and fresh ones share it: its luck would else be a difference between them. `keep` gets each as it comes; what
-    is compiled stays in the folder `compiled` for the next visit.
+    Known and fresh ones share it: its luck would else be a difference between them. Visits are added to `seen` as they
+    come, and nothing else is done meanwhile; what is compiled stays in the folder `compiled` for the next process.
     """
     rest, environment = list(shapes), None
     measure = MeasureSpec(min_samples=5, target_interval=0.02, max_seconds=options.seconds, timeout_s=options.timeout)
@@ -136,7 +139,7 @@ def _measure(shapes: list, options: argparse.Namespace, device: DeviceSpec, keep
             index = message.pop("index")
             role, shape, step = shapes_left[index]
             heard.append(index)
-            keep({"role": role, "shape": to_json(shape), "step": to_json(step), **message})
+            add_visit(seen, {"role": role, "shape": to_json(shape), "step": to_json(step), **message})
             told = f"{message['step_time_s'] * 1e3:.2f} ms" if "step_time_s" in message else message["failed"]
             print(f"{role} {shape.architecture} {shape.n_layer}×{shape.n_embd}: {told}", file=sys.stderr, flush=True)
 
@@ -144,14 +147,14 @@ def _measure(shapes: list, options: argparse.Namespace, device: DeviceSpec, keep
             "benchmarks.prediction_sides:measure_shapes",
             {
                 "device": to_json(device), "optimizer": to_json(OPTIMIZER), "measure": to_json(measure),
-                "shapes": [(to_json(shape), to_json(step)) for _, shape, step in rest],
+                "shapes": [(to_json(shape), to_json(step)) for _, shape, step in rest], "rounds": options.rounds,
             },
             device=device, timeout_s=options.timeout, on_message=take, compiled=compiled,
         )  # fmt: skip
         if outcome.status == "ok":
             return outcome.result["environment"]
         _tell("shapes", outcome)
-        rest = rest[len(heard) + 1 :]  # but the one that ended it
+        rest = rest[max(heard, default=-1) + 2 :]  # but the one that ended it
     return environment
 
 
@@ -189,7 +192,7 @@ def summarise(
             "seed": options.seed,
             "n_known": len(known),
             "n_fresh": len(fresh),
-            "visits": options.visits,
+            "visits": options.processes * options.rounds,
             "product_flop_per_s": model.rates.flop_per_s,
             "copy_bytes_per_s": model.rates.bytes_per_s,
             "operator_s": model.rates.operator_s,
@@ -266,8 +269,11 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--execution", choices=["eager", "compiled", "graphed"], default="eager")
     parser.add_argument("--shapes", type=int, default=30, help="fresh shapes that are predicted and measured")
     parser.add_argument("--known", type=int, default=8, help="shapes that are measured to fit on, at most 10")
-    parser.add_argument("--visits", type=int, default=3, help="how often each shape is measured")
-    parser.add_argument("--seconds", type=float, default=1.0, help="longest sampling of a shape, after its first step")
+    parser.add_argument("--processes", type=int, default=2, help="how many measure all shapes, one after the other")
+    parser.add_argument(
+        "--rounds", type=int, default=3, help="how often each does, all kept in memory; 1: none is kept"
+    )
+    parser.add_argument("--seconds", type=float, default=0.5, help="longest sampling of a visit, after its first step")
     parser.add_argument("--calibration", type=float, default=20.0, help="time for operators in each precision, in s")
     parser.add_argument("--sustain", type=float, default=1.0, help="how long the product is sustained, in s")
     parser.add_argument("--datasheet", type=float, help="the vendor's FLOP/s, where resources/ states none")
