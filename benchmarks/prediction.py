@@ -5,10 +5,11 @@
 The device is calibrated, a few shapes are measured to fit on, and others, drawn with another seed, are predicted and
 measured: by 6N over the datasheet, by PaLM's FLOPs over the measured product, by the roofline of each operator, and by
 Assay from three of the known shapes and from all of them. Every shape is visited several times, in rounds over all of
-them, each round in another order: some in one process, in which all stay alive, then as many in another. Its time is
-the median of its visits, each divided by how slow its round was for all shapes, because a machine that others use, too,
-is slower in some minutes than in others. How far a shape's last visit differs from its first is shown as well: no
-prediction can be expected to agree with a single measurement better than the next measurement does.
+them, each round in another order, in several processes. Its time is the median of its visits, each divided by how slow
+its round was for all shapes, because a machine that others use, too, is slower in some minutes than in others. How far
+a shape's last visit differs from its first is shown as well: no prediction can be expected to agree with a single
+measurement better than the next measurement does. A process that makes more than one round keeps all shapes alive,
+which saves their building, and on a processor makes them slower (by 5 % seen).
 
 Peak memory is compared, too, except of captured steps, which `prediction_memory.py` measures in a process each.
 
