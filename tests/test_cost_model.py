@@ -4,18 +4,17 @@ import dataclasses
 import json
 import math
 import random
+from statistics import fmean
 
 import pytest
 
 from tests.tiny_run import ADAMW, CPU
 from workflow_scripts.lib import operator_costs
-from workflow_scripts.lib.cost_fits import EXECUTIONS
 from workflow_scripts.lib.cost_model import Case, TimeModel, as_json, read_models
 from workflow_scripts.lib.counts import count_parameters, flops_per_token
 from workflow_scripts.lib.operator_rates import OperatorTime, Overhead, Rates, read_rates
-from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, result_elements, sizes
+from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, sizes
 from workflow_scripts.lib.operator_work import elements, flops, parameter_sizes, step_operators
-from workflow_scripts.lib.provenance import modules_of
 from workflow_scripts.lib.specs import StepSpec, to_json
 from workflow_scripts.lib.step_costs import COMPILED_BLOCK, COMPILED_PASS, step_costs
 from workflow_scripts.lib.study import complete_shape
@@ -164,6 +163,19 @@ def test_a_cell_left_out_does_not_know_itself(rates):
     assert misled == honest
 
 
+def test_a_cell_that_strays_from_all_others_does_not_mislead(rates):
+    """One of eight cells in bf16 took 2.6 times as long in half of its visits: the error rose from 8 to 14 %."""
+    cases = measured_cases(rates, 16, noise=0.02)
+    stray = dataclasses.replace(cases[0], step_time_s=cases[0].step_time_s * 3)
+
+    def error(known):
+        model = TimeModel(device_type="cpu", rates=rates, cases=tuple(known))
+        times = [model.predict(case.shape, case.step, case.optimizer).step_time_s for case in cases[8:]]
+        return fmean(abs(time / case.step_time_s - 1) for time, case in zip(times, cases[8:], strict=True))
+
+    assert error([stray, *cases[1:8]]) < error(cases[:8]) + 0.02  # as much as all others: 0.1 more
+
+
 def test_cells_of_a_model_are_predicted_by_those_of_other_models(rates):
     cases = measured_cases(rates, 8)
     alone = TimeModel(device_type="cpu", rates=rates, cases=tuple(cases[:1]))
@@ -226,12 +238,6 @@ def test_of_fp32_only_what_every_precision_needs_is_measured_where_it_is_not_ask
     assert list(read_rates({"ceilings": [*CEILINGS, {**CEILINGS[0], "precision": "bf16"}], **found})) == ["bf16"]
 
 
-@pytest.mark.parametrize("kind", ["residual", "embedding"])
-def test_sums_and_tables_are_measured_beyond_what_a_cache_holds(kind):
-    """The gradient of 16,384 × 480 numbers moves at the memory's pace, not at a cache's."""
-    assert max(result_elements(one, dims) for _, one, dims in sizes("cpu") if one == kind) >= 2**22
-
-
 def test_what_works_on_float32_in_every_precision_is_measured_once(rates):
     assert {kind for _, kind, _ in sizes("cuda")} - {kind for _, kind, _ in sizes("cuda", "bf16")} == set(ALWAYS_FP32)
     operators = [
@@ -247,13 +253,6 @@ def test_what_works_on_float32_in_every_precision_is_measured_once(rates):
     for kind, dims, factor in (("linear", (512, 128, 256), 0.5), ("optimizer", (2**14,), 1.0)):
         wide, narrow = (found[precision].seconds(kind, "forward", dims) for precision in ("fp32", "bf16"))
         assert narrow / wide == pytest.approx(factor, rel=0.05)
-
-
-def test_measuring_operators_is_free_of_predicting():
-    names = {path.stem for path in modules_of("workflow_scripts/calibrate_device.py")}
-    assert "operator_costs" in names
-    assert not names & {"cost_model", "operator_rates", "operator_work", "step_costs"}
-    assert set(EXECUTIONS) == {"cpu", "cuda", "mps"}
 
 
 @pytest.mark.parametrize("host_s", [None, 1e-5])

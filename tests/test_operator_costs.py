@@ -6,9 +6,11 @@ import pytest
 import torch
 
 from workflow_scripts.lib import operator_calls, operator_costs
+from workflow_scripts.lib.cost_fits import EXECUTIONS
 from workflow_scripts.lib.model import BACKENDS
-from workflow_scripts.lib.operator_sizes import sizes
+from workflow_scripts.lib.operator_sizes import result_elements, sizes
 from workflow_scripts.lib.precision import autocast
+from workflow_scripts.lib.provenance import modules_of
 
 
 @pytest.mark.parametrize(("each_s", "corners", "insides"), [(0.0, 1.0, 1.0), (0.05, 1.0, 0.0), (4.0, 0.0, 0.0)])
@@ -176,3 +178,16 @@ def test_a_backward_call_that_a_burst_made_slow_is_timed_again(monkeypatch):
     device = {"id": "cpu", "type": "cpu", "threads": torch.get_num_threads()}
     arguments = {"device": device, "precisions": ["fp32"], "budget_s": 1.0}
     assert operator_costs.measure_operators(arguments, lambda _: None)["operators"] == [{**row, "seconds": 8.0}]
+
+
+@pytest.mark.parametrize("kind", ["residual", "embedding"])
+def test_sums_and_tables_are_measured_beyond_what_a_cache_holds(kind):
+    """The gradient of 16,384 × 480 numbers moves at the memory's pace, not at a cache's."""
+    assert max(result_elements(one, dims) for _, one, dims in sizes("cpu") if one == kind) >= 2**22
+
+
+def test_measuring_operators_is_free_of_predicting():
+    names = {path.stem for path in modules_of("workflow_scripts/calibrate_device.py")}
+    assert "operator_costs" in names
+    assert not names & {"cost_model", "operator_rates", "operator_work", "step_costs"}
+    assert set(EXECUTIONS) == {"cpu", "cuda", "mps"}

@@ -4,7 +4,8 @@ The correction is a regression on the logarithm of measured over summed time, on
 execution: a Gaussian process with fixed priors (Rasmussen and Williams 2006, sections 2.2 and 2.7) on a constant, on
 the shares of the sum that launches, traffic, attention and vocabulary have, on size, and on nearness to measured cells.
 Its scale follows the data, with a prior as strong as `PRIOR_CELLS` cells, so that intervals are Student's t (section
-9.9). With no cell at all it is the sum itself, with the interval of the priors. Nothing here imports torch.
+9.9). A cell that strays from what all others say of it, as one does that was disturbed, counts less. With no cell at
+all it is the sum itself, with the interval of the priors. Nothing here imports torch.
 """
 
 import dataclasses
@@ -35,6 +36,8 @@ PRIORS = {
 }
 NEARNESS, OCTAVES_NEAR = 0.06, 2.0  # what cells share beyond the features, and how far apart they still do
 NOISE = 0.1  # of a cell's median against a repeat, on machines that others use, too
+# A cell that is so many deviations from what the others say of it is trusted less, if there are enough of them.
+STRAY, ENOUGH = 2.5, 4
 PRIOR_CELLS = 4
 CONFIDENCE = 0.95
 
@@ -173,9 +176,19 @@ class _Process:
         self.freedom = PRIOR_CELLS + len(logs)
         self.scale = 1.0
         if len(logs):
-            covariance = self._between(np.stack(features), np.stack(places)) + NOISE**2 * np.eye(len(logs))
-            self.inverse = np.linalg.inv(covariance)
+            self._fit(self._between(np.stack(features), np.stack(places)))
+
+    def _fit(self, shared: np.ndarray, rounds: int = 3) -> None:
+        noise = np.full(len(self.logs), NOISE**2)
+        for _ in range(rounds):
+            self.inverse = np.linalg.inv(shared + np.diag(noise))
             self.scale = (PRIOR_CELLS + self.logs @ self.inverse @ self.logs) / self.freedom
+            # The error of each cell's prediction by all others, in squared deviations (Rasmussen and Williams, 5.4.2).
+            errors = (self.inverse @ self.logs) ** 2 / np.diag(self.inverse) / self.scale
+            stray = errors > STRAY**2
+            if len(self.logs) < ENOUGH or not stray.any():
+                break
+            noise[stray] *= 4 * errors[stray] / STRAY**2
 
     def of(self, chosen: Sequence[int]) -> "_Process":
         """The regression on some of the cells."""
