@@ -211,8 +211,9 @@ def _backward(
 ) -> dict[str, dict[str, int]]:
     """The moments of a backward pass; gradients appear in it, but for those of earlier micro-batches."""
     kept, n = _kept(shape, step, block), _micro_tokens(shape, step)
-    e, d, L, V = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size
+    e, d, L, V, T = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size, shape.sequence_length
     tied, own = shape.architecture == "gpt2", has_head_loss(shape, step, device_type)
+    beside = step.execution != "eager" and step.attention_on(device_type, T) == "math" and not own
     # Eagerly a gradient is added to earlier micro-batches' at once; a compiled pass gives all of them at its end.
     added = step.accumulation > 1 and step.execution == "eager"
     matrices = [rows * columns for rows, columns in block_matrices(shape)]
@@ -236,8 +237,9 @@ def _backward(
         }
 
     moments = {
-        # Log-probabilities, their gradient, and the gradient of the logits.
-        "loss_backward": {**all_kept, "logits": _logits_bytes(step, 12) * n * V},
+        # Log-probabilities, their gradient, and the gradient of the logits; compiled, that only, and beside plain
+        # products of attention as a tensor of its own (seen with torch 2.11 and 2.13).
+        "loss_backward": {**all_kept, "logits": (_logits_bytes(step, 12) + (4 if beside else 0)) * n * V},
         # Where they are one, the head's weight in half precision is gone when its gradient comes, of the same size.
         "head_backward": {
             **all_kept,
@@ -274,7 +276,7 @@ def _backward(
 
 
 def _logits_bytes(step: StepSpec, eager: int) -> int:
-    """Bytes per logit: the compiler works on the one tensor of them in place, see also `head_loss`."""
+    """Bytes per logit; the compiler makes a loss in the one tensor of them, see also `head_loss`."""
     return eager if step.execution == "eager" else element_bytes(step)
 
 
