@@ -9,7 +9,7 @@ them, each round in another order, in several processes. Its time is the median 
 its round was for all shapes, because a machine that others use, too, is slower in some minutes than in others. How far
 a shape's last visit differs from its first is shown as well: no prediction can be expected to agree with a single
 measurement better than the next measurement does. A process that makes more than one round keeps all shapes alive,
-which saves their building, and on a processor makes them slower (by 5 % seen).
+which saves their building, and on a processor makes them slower (2 to 3 % seen).
 
 Peak memory is compared, too, except of captured steps, which `prediction_memory.py` measures in a process each.
 
@@ -270,10 +270,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--execution", choices=["eager", "compiled", "graphed"], default="eager")
     parser.add_argument("--shapes", type=int, default=30, help="fresh shapes that are predicted and measured")
     parser.add_argument("--known", type=int, default=8, help="shapes that are measured to fit on, at most 10")
-    parser.add_argument("--processes", type=int, default=2, help="how many measure all shapes, one after the other")
-    parser.add_argument(
-        "--rounds", type=int, default=3, help="how often each does, all kept in memory; 1: none is kept"
-    )
+    parser.add_argument("--processes", type=int, default=4, help="how many measure all shapes, one after the other")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each does; more than once all stay in memory")
     parser.add_argument("--seconds", type=float, default=0.5, help="longest sampling of a visit, after its first step")
     parser.add_argument("--calibration", type=float, default=20.0, help="time for operators in each precision, in s")
     parser.add_argument("--sustain", type=float, default=1.0, help="how long the product is sustained, in s")
