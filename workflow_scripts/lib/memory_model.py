@@ -107,9 +107,9 @@ def estimate_memory(
     if cache and step.execution != "eager":
         # In the first step the compiler times variants of kernels, such as those that sum the gradients of a
         # normalisation over rows, and wipes the cache with a tensor of its size.
-        within_block = "attention_backward" if step.checkpointing else "mlp_backward"
-        timed = ("norm_backward", within_block, "embedding_backward") if mode != "forward" else ("block_forward",)
-        during = max(timed, key=totals.__getitem__)
+        of_block = "attention_backward" if step.checkpointing else "mlp_backward"
+        summing = ("norm_backward", of_block, "embedding_backward") if mode != "forward" else ("block_forward",)
+        during = max(summing, key=totals.__getitem__)
         kinds["tuning"] = {
             **kinds[during],
             "gradients": moments[during].get("gradients", 0),  # of the first micro-batch
@@ -213,7 +213,7 @@ def _backward(
     kept, n = _kept(shape, step, block), _micro_tokens(shape, step)
     e, d, L, V, T = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size, shape.sequence_length
     tied, own = shape.architecture == "gpt2", has_head_loss(shape, step, device_type)
-    beside = step.execution != "eager" and step.attention_on(device_type, T) == "math" and not own
+    slopes_apart = step.execution != "eager" and step.attention_on(device_type, T) == "math" and not own
     # Eagerly a gradient is added to earlier micro-batches' at once; a compiled pass gives all of them at its end.
     added = step.accumulation > 1 and step.execution == "eager"
     matrices = [rows * columns for rows, columns in block_matrices(shape)]
@@ -239,7 +239,7 @@ def _backward(
     moments = {
         # Log-probabilities, their gradient, and the gradient of the logits; compiled, that only, and beside plain
         # products of attention as a tensor of its own (seen with torch 2.11 and 2.13).
-        "loss_backward": {**all_kept, "logits": (_logits_bytes(step, 12) + (4 if beside else 0)) * n * V},
+        "loss_backward": {**all_kept, "logits": (_logits_bytes(step, 12) + 4 * slopes_apart) * n * V},
         # Where they are one, the head's weight in half precision is gone when its gradient comes, of the same size.
         "head_backward": {
             **all_kept,
