@@ -32,7 +32,7 @@ import statistics  # noqa: E402
 from benchmarks.prediction_shapes import draw  # noqa: E402
 from workflow_scripts.lib.counts import count_parameters  # noqa: E402
 from workflow_scripts.lib.devices import detect_devices  # noqa: E402
-from workflow_scripts.lib.fits import margin  # noqa: E402
+from workflow_scripts.lib.fits import MARGIN  # noqa: E402
 from workflow_scripts.lib.gpu import Gpu  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.memory_model import MemoryEstimate, estimate_memory  # noqa: E402
@@ -139,9 +139,8 @@ def judged(cases: Sequence[dict[str, Any]], device: DeviceSpec) -> dict[str, Any
         figures[f"memory.{name}.median_error"] = statistics.median(errors)
         figures[f"memory.{name}.mean_error"] = statistics.fmean(errors)
         figures[f"memory.{name}.largest_error"] = max(errors)
-        steps = [from_json(StepSpec, case["step"]) for case in cases]
-        factors = [margin(device.type, step) if name == "assay" else 1.0 for step in steps]
-        decided = fit_decisions([f * said[name] for f, said in zip(factors, predictions, strict=True)], peaks)
+        factor = MARGIN[device.type] if name == "assay" else 1.0
+        decided = fit_decisions([factor * said[name] for said in predictions], peaks)
         figures[f"memory.{name}.fit_wrong"], figures[f"memory.{name}.fit_unsafe"] = decided
     return {
         "figures": figures,

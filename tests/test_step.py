@@ -182,6 +182,16 @@ def test_compiled_steps_agree_with_eager_ones():
     assert observed["compile_s"] > 0
 
 
+def test_with_checkpointing_all_blocks_share_one_compiled_graph():
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    small = dataclasses.replace(SHAPE, n_layer=3, n_head=1, n_embd=16, n_inner=16)
+    eager, compiled = build(model=small), build(model=small, execution="compiled", checkpointing=True)
+    np.testing.assert_allclose(losses(compiled, 5), losses(eager, 5), atol=1e-3, rtol=0)
+    observed = compiled.observed()
+    assert (observed["n_graphs"], observed["n_recompiles"]) == (3, 0)
+
+
 def test_the_same_seed_gives_the_same_weights_and_text_and_another_does_not():
     first, again, other = build(seed=1), build(seed=1), build(seed=2)
     torch.testing.assert_close(weights(first), weights(again), rtol=0, atol=0)

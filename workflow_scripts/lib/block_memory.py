@@ -18,6 +18,7 @@ class BlockMemory:
     norm: int  # of it, by one normalisation
     embedding: int  # kept before the first block
     forward: int
+    again: int  # where plain attention is computed again in a compiled backward pass
     norm_backward: int
     mlp_backward: int
     attention_backward: int
@@ -42,12 +43,13 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     mask_element = 0 if not dropout else e if factors else 1
     hidden = (4 - compiled if llama else 2) * e * shape.n_inner  # gate, up, silu (eagerly), product; up, gelu
     rotated = 2 * wide if llama else 0
-    # What checkpoints left out the compiler may compute again before it needs it (seen with torch 2.11 and 2.13).
-    early = compiled and step.checkpointing and (llama or dropout or e == 4)
     # Of gate and up, or of up. Compiled for a CPU, it takes the place of gelu's output where that was kept.
     replaced = compiled and device_type == "cpu" and not step.checkpointing
     hidden_gradient = (2 if llama else 0 if replaced else 1) * e * shape.n_inner
+    if llama and by_blocks(step):  # their product's gradient is there before they are computed again
+        hidden_gradient += e * shape.n_inner
 
+    again = 0
     # Assume: on MPS training takes the path of plain products, as on the CPU where there is dropout.
     asked = step.attention_on(device_type, shape.sequence_length)
     if asked == "math" or device_type == "mps" or (device_type == "cpu" and dropout):
@@ -59,16 +61,20 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
         if compiled:
             # q, k, v, the output, the softmax; and what dropout leaves of it, which in 16 bits is computed again.
             attention = 4 * wide + whole + scores * (2 if dropout and e == 4 else 1) + mask_scores
-            # q, k, v twice, or in 16 bits v a second time in float32; the scores before and after their softmax.
+            if by_blocks(step) and dropout and e == 4:  # dropout's factors are as wide as the scores here
+                attention += scores - mask_scores
+            # q, k, v twice, or in 16 bits v a second time in float32.
             copies = (6 if e == 4 else 5) * wide
-            attention_forward = residual + norm + copies + scores * (3 if dropout else 2) + mask_scores
+            beside = residual + norm + copies
+            # The scores and their softmax, in float32 one in place of the other where neither is kept; what dropout
+            # leaves is kept as well, but in 16 bits.
+            n_scores = 2 if e == 2 else 1 if by_blocks(step) else 3 if dropout else 2
+            attention_forward = beside + scores * n_scores + mask_scores
             # The softmax and its gradient, or in 16 bits that gradient and the softmax once more, turned.
             attention_backward = (5 if e == 4 else 4) * wide + whole + 2 * scores + mask_scores
-            if early:  # scores of some blocks, at most
-                attention_backward += min(2 * shape.n_layer - 1, 4) * scores
-                attention_backward += 2 * scores if dropout and device_type == "cpu" else 0
-            elif step.checkpointing:
-                attention_backward += scores * 3 // 2
+            # The gradient of what the second matrix reads is there already; dropout's factors are as wide as scores.
+            again = beside + e * shape.n_inner + scores * (4 if dropout else 2)
+            again += 0 if not dropout else 2 * wide if e == 4 else 12 * d
         else:
             bias = 4 * shape.sequence_length // sequences  # the mask, (T, T)
             # Queries, keys and values are float32.
@@ -92,27 +98,33 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     read = norm if compiled and device_type == "cpu" and e == 4 and asked != "math" else 0
     mask = mask_element * d
     kept = 2 * (residual + norm + mask) + attention + hidden
-    early_hidden = (2 if llama else 1) * e * shape.n_inner + 3 * wide if early else 0
-    mlp_forward = 2 * residual + norm + hidden if step.checkpointing else kept
+    mlp_forward = kept
+    # In half precision the gradient that comes in is cast, too.
+    mlp_backward = kept + hidden_gradient + (wide if e == 2 and not (llama or compiled) else 0)
+    if step.checkpointing:
+        # Where nothing is kept, the compiler has gelu take the place of what it reads.
+        mlp_forward = 2 * residual + norm + (e * shape.n_inner if by_blocks(step) and not llama else hidden)
     return BlockMemory(
         kept=kept,
         norm=norm,
         embedding=mask * 4 // e if factors else mask,
         forward=max(attention_forward, mlp_forward),
+        again=again,
         norm_backward=(5 if composite else 2) * residual + read,
-        # In half precision the gradient that comes in is cast, too.
-        mlp_backward=kept + hidden_gradient + early_hidden + (wide if e == 2 and not (llama or compiled) else 0),
+        mlp_backward=mlp_backward,
         attention_backward=residual + norm + mask + attention_backward,
         random_state=CPU_RANDOM_STATE if dropout and device_type == "cpu" else 0,
     )
 
 
 def residual_bytes(step: StepSpec) -> int:
-    """Gives the bytes of an element of the residual stream, see `precision.residual_dtype`.
+    """Gives the bytes of an element of the residual stream, see `precision.residual_dtype`."""
+    return 2 if step.precision == "bf16" and step.execution != "eager" else 4
 
-    Between checkpointed blocks the compiler keeps it in float32 all the same (seen with torch 2.13).
-    """
-    return 2 if step.precision == "bf16" and step.execution != "eager" and not step.checkpointing else 4
+
+def by_blocks(step: StepSpec) -> bool:
+    """Whether each block is a compiled graph of its own, see `execution.compile_loss`."""
+    return step.execution != "eager" and step.checkpointing
 
 
 def element_bytes(step: StepSpec) -> int:

@@ -16,8 +16,6 @@ GIB = 2**30
 # The model's own error, so that what is said to fit does. CUDA's allocator leaves up to a mebibyte over in a block,
 # 2 % where a step has many tensors of few mebibytes.
 MARGIN: dict[DeviceType, float] = {"cpu": 1.01, "cuda": 1.0175, "mps": 1.01}
-# The same of a step with checkpointing that the compiler ordered: what it computes again early nobody can tell.
-MARGIN_REORDERED = 1.3
 # Assume: this much of a device is not there for tensors: on a GPU its context, libraries and what the allocator cannot
 # use for holes; on a CPU the operating system and a process with torch in it; Apple's GPU may wire three quarters.
 RESERVE_GIB: dict[DeviceType, float] = {"cpu": 1.5, "cuda": 1.0}
@@ -108,13 +106,7 @@ def needed_bytes(
         mode=mode,
         gpu=where.gpu,
     )
-    return int(margin(where.type, step) * estimate.peak_bytes)
-
-
-def margin(device_type: DeviceType, step: StepSpec) -> float:
-    """Gives the factor on a predicted peak by which a step is said to fit."""
-    reordered = step.execution != "eager" and step.checkpointing
-    return MARGIN_REORDERED if reordered else MARGIN[device_type]
+    return int(MARGIN[where.type] * estimate.peak_bytes)
 
 
 def beyond(cells: Iterable[CellSpec], where: Room) -> dict[str, Beyond]:

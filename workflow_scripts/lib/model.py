@@ -133,10 +133,17 @@ class Decoder(nn.Module):
         Raises:
             ValueError: T exceeds the model's context.
         """
-        return F.linear(self.hidden(tokens), self.head_weight)
+        return F.linear(self.norm(self.residual(tokens)), self.head_weight)
 
-    def hidden(self, tokens: Tensor) -> Tensor:
-        """Gives what the head reads, (B, T, C): the normalised output of the last block."""
+    def residual(self, tokens: Tensor) -> Tensor:
+        """Gives the residual stream (B, T, C) as the last block leaves it."""
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = self.through(block, x)
+        return x
+
+    def embed(self, tokens: Tensor) -> Tensor:
+        """Gives what the first block reads, (B, T, C)."""
         T = tokens.shape[1]
         if self.shape.sequence_length < T:
             raise ValueError(f"{T} tokens in a sequence: the model's sequence_length is {self.shape.sequence_length}")
@@ -144,17 +151,15 @@ class Decoder(nn.Module):
         if self.position_embedding is not None:
             x = x + self.position_embedding.weight[:T]  # a slice, not a look-up: its gradient needs no scatter
         x = self.dropout(x)
-        if self.residual_dtype is not None:
-            x = x.to(self.residual_dtype)
-        rotary = None if self.rotary is None else self.rotary[:, :T]
-        for block in self.blocks:
-            if self.checkpointing and self.training:
-                # The random state is kept only where something is random: reading it forbids capturing a CUDA graph.
-                keep = self.shape.dropout > 0
-                x = checkpoint(block, x, rotary, use_reentrant=False, preserve_rng_state=keep)
-            else:
-                x = block(x, rotary)
-        return self.norm(x)
+        return x if self.residual_dtype is None else x.to(self.residual_dtype)
+
+    def through(self, block: Block, x: Tensor) -> Tensor:
+        """Gives what a block makes of x (B, T, C)."""
+        rotary = None if self.rotary is None else self.rotary[:, : x.shape[1]]
+        if not (self.checkpointing and self.training):
+            return block(x, rotary)
+        # The random state is kept only where something is random: reading it forbids capturing a CUDA graph.
+        return checkpoint(block, x, rotary, use_reentrant=False, preserve_rng_state=self.shape.dropout > 0)
 
     @property
     def head_weight(self) -> Tensor:
@@ -163,7 +168,11 @@ class Decoder(nn.Module):
 
     def loss(self, tokens: Tensor, targets: Tensor) -> Tensor:
         """Gives the mean cross-entropy in nats per token, float32, of `targets` (B, T) given `tokens` (B, T), int64."""
-        hidden = self.hidden(tokens).flatten(0, 1)  # (B T, C)
+        return self.loss_of(self.residual(tokens), targets)
+
+    def loss_of(self, x: Tensor, targets: Tensor) -> Tensor:
+        """Gives the same loss of what the last block leaves, x (B, T, C)."""
+        hidden = self.norm(x).flatten(0, 1)  # (B T, C)
         if head_loss.applies(hidden.device, self.shape.vocab_size):
             return head_loss.head_loss(hidden, self.head_weight, targets.flatten())
         # No name is given to the logits: a name would keep their low-precision copy alive beside the float32 one.

@@ -226,7 +226,7 @@ class TrainStep:
             "rate_index": max(self.steps_done - 1, 0) % len(self.optimizer.rates),
             "learning_rates": self.optimizer.held_rates(),
             "accumulation": self.micro_batches_run,
-            **compilations(),
+            **compilations(self.spec.checkpointing),
             "captured": sorted(name.lstrip("_") for name in self.captured.graphs) if self.captured else [],
             "loss_scale": self.scaler.get_scale() if self.scaler.is_enabled() else None,
             "skipped_steps": int(self.skipped_steps) if self.scaler.is_enabled() else None,

@@ -1,0 +1,166 @@
+"""The moments of a step's forward and backward pass, and what tensors of each kind take at each. Without torch.
+
+Letters as in `memory_model`. Blocks run one after the other: what they keep goes away from the last to the first while
+their gradients appear.
+"""
+
+import dataclasses
+
+from workflow_scripts.lib.block_memory import BlockMemory, by_blocks, element_bytes, residual_bytes
+from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
+from workflow_scripts.lib.gpu import Gpu
+from workflow_scripts.lib.operator_work import has_head_loss
+from workflow_scripts.lib.specs import DeviceType, ModelShape, StepSpec
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """What stays from the forward pass to the backward pass, in bytes."""
+
+    block: int  # by one block: activations, or with checkpointing its input only
+    cast_block: int  # copies of its matrices in half precision, each until its backward product
+    kept_cast: int  # of these, what stays
+    cast_head: int
+    embedding: int
+    residual: int
+    activations: int  # all of them together
+
+
+def _kept(shape: ModelShape, step: StepSpec, block: BlockMemory) -> _Kept:
+    n = _micro_tokens(shape, step)
+    half = element_bytes(step) == 2
+    cast = 2 * sum(rows * columns for rows, columns in block_matrices(shape)) if half else 0
+    residual = residual_bytes(step) * shape.n_embd * n
+    kept = residual + block.random_state if step.checkpointing else block.kept * n
+    embedding = block.embedding * n
+    return _Kept(
+        block=kept,
+        cast_block=cast,
+        kept_cast=0 if step.checkpointing else cast,
+        cast_head=2 * shape.vocab_size * shape.n_embd if half else 0,
+        embedding=embedding,
+        residual=residual,
+        activations=embedding + shape.n_layer * kept + residual + block.norm * n,
+    )
+
+
+def forward_moments(shape: ModelShape, step: StepSpec, block: BlockMemory) -> dict[str, dict[str, int]]:
+    """The moments of a forward pass: the last block, and the loss (logits and log-probabilities, float32)."""
+    kept, n, L, half = _kept(shape, step, block), _micro_tokens(shape, step), shape.n_layer, element_bytes(step) == 2
+    # Autocast's cache has them all until its end, and one graph for its backward pass; a block of its own drops them.
+    cached = 0 if by_blocks(step) else L
+    return {
+        "block_forward": {
+            "activations": kept.embedding + (L - 1) * kept.block + block.forward * n,
+            "casts": max(cached, 1) * kept.cast_block,
+        },
+        "loss_forward": {
+            # In half precision the output of the last normalisation is cast, and there until the loss is.
+            "activations": kept.activations + (4 * shape.n_embd * n if half and step.execution == "eager" else 0),
+            "casts": cached * kept.cast_block + kept.cast_head,
+            "logits": _logits_bytes(step, 8) * n * shape.vocab_size,
+        },
+    }
+
+
+def backward_moments(
+    shape: ModelShape, step: StepSpec, block: BlockMemory, device_type: DeviceType, gpu: Gpu
+) -> dict[str, dict[str, int]]:
+    """The moments of a backward pass; gradients appear in it, but for those of earlier micro-batches."""
+    kept, n = _kept(shape, step, block), _micro_tokens(shape, step)
+    e, d, L, V, T = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size, shape.sequence_length
+    tied, own = shape.architecture == "gpt2", has_head_loss(shape, step, device_type)
+    slopes_apart = step.execution != "eager" and step.attention_on(device_type, T) == "math" and not own
+    # Eagerly a gradient is added to earlier micro-batches' at once; a compiled graph gives all of them at its end.
+    accumulates = step.accumulation > 1
+    added = accumulates and step.execution == "eager"
+    block_added = added or (accumulates and by_blocks(step))
+    matrices = [rows * columns for rows, columns in block_matrices(shape)]
+    down = matrices[3]
+    new_block = 0 if added else 4 * (sum(matrices) + sum(block_vectors(shape)))
+    # All but those of the first matrix and the normalisation before it.
+    new_later = 0 if added else new_block - 4 * (matrices[0] + (5 * d if tied and shape.bias else d))
+    new_head = 4 * V * d if tied or not block_added else 0  # that of a tied head waits for the embedding's
+    all_kept = {"activations": kept.activations, "casts": L * kept.kept_cast + kept.cast_head}
+
+    def within_block(activations: int, casts: int, gradients: int, workspace: int = 0) -> dict[str, int]:
+        """Where a block takes this: in the first block, with all gradients of the others, or in the last."""
+        others = {"activations": (L - 1) * kept.block, "casts": (L - 1) * kept.kept_cast}
+        if not block_added and new_block > kept.block + kept.kept_cast:
+            others = {"gradients": (L - 1) * new_block}
+        return {
+            "activations": kept.embedding + kept.residual + activations + others.get("activations", 0),
+            "casts": casts + others.get("casts", 0),
+            "gradients": new_head + gradients + others.get("gradients", 0),
+            "workspace": workspace,
+        }
+
+    moments = {
+        # Log-probabilities, their gradient, and the gradient of the logits; compiled, that only, and beside plain
+        # products of attention as a tensor of its own (seen with torch 2.11 and 2.13).
+        "loss_backward": {**all_kept, "logits": (_logits_bytes(step, 12) + 4 * slopes_apart) * n * V},
+        # Where they are one, the head's weight in half precision is gone when its gradient comes, of the same size.
+        "head_backward": {
+            **all_kept,
+            "logits": e * n * V,
+            "gradients": 0 if own and e == 2 else e * V * d,
+            "workspace": e * n * d,
+        },
+        "norm_backward": {
+            "activations": kept.activations + (block.norm_backward - block.norm) * n,
+            "casts": L * kept.kept_cast,
+            "gradients": new_head,
+        },
+        "mlp_backward": within_block(block.mlp_backward * n, kept.cast_block, e * down),
+        # The gradient of the last matrix in half precision and in full, what led to it being gone.
+        "cast_backward": within_block(
+            (block.mlp_backward - e * (shape.n_inner + d)) * n, max(kept.cast_block - e * down, 0), (e % 4 + 4) * down
+        ),
+        "attention_backward": within_block(block.attention_backward * n, 0, new_later),
+        "embedding_backward": {
+            "gradients": (0 if block_added else 4 * (count_parameters(shape).total - V * d))
+            + (4 + _head_gradient_bytes(shape, step, device_type) if tied else 4) * V * d,
+        },
+    }
+    # The first matrix, last of a block to have its gradient: beside the input's, and in half precision as it is cast.
+    first, qkv = matrices[0], kept.residual + (block.norm + 4 * e * d) * n
+    if by_blocks(step):
+        moments["again_backward"] = within_block(block.again * n, kept.cast_block, 0)
+    if device_type == "cuda" and step.execution == "eager" and tied and shape.bias:
+        # A bias's gradient is summed beside the weight's and the input's of its layer: of up, and of queries to values.
+        up = (block.mlp_backward - e * (2 * shape.n_inner - d)) * n
+        if step.checkpointing:  # the block's input and its gradient are not beside it (seen on an H200)
+            up -= kept.residual + (e * d * n if e == 2 else 0)
+        up_sum, qkv_sum = (gpu.sum_bytes(n, size) for size in (shape.n_inner, 3 * d))
+        new_down = (e if added else e + 4) * down
+        moments["up_backward"] = within_block(up, max(kept.cast_block - e * down, 0), new_down, up_sum)
+    else:
+        qkv_sum = 0
+    new_first = new_later + (0 if added and e == 4 else e) * first
+    moments["qkv_backward"] = within_block(qkv, (e % 4) * first, new_first, qkv_sum)
+    if e == 2:
+        moments["qkv_cast_backward"] = within_block(kept.residual + e * d * n, 0, new_later + (e + 4) * first)
+    return moments
+
+
+def _logits_bytes(step: StepSpec, eager: int) -> int:
+    """Bytes per logit; the compiler makes a loss in the one tensor of them, see also `head_loss`."""
+    return eager if step.execution == "eager" else element_bytes(step)
+
+
+def _head_gradient_bytes(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> int:
+    """Bytes per element of a tied head's gradient while the embedding's is added to it.
+
+    Eagerly as the product gives it and then again; compiled in half precision the product and, in float32, the sum; in
+    full precision the sum takes the place of one of them, and `head_loss` leaves the product alone.
+    """
+    e = element_bytes(step)
+    if step.execution == "eager":
+        return 2 * e
+    if by_blocks(step):
+        return 4
+    return 3 * e if e == 2 else e if has_head_loss(shape, step, device_type) else 2 * e
+
+
+def _micro_tokens(shape: ModelShape, step: StepSpec) -> int:
+    return step.batch_size // step.accumulation * shape.sequence_length
