@@ -74,7 +74,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
             attention_backward = (5 if e == 4 else 4) * wide + whole + 2 * scores + mask_scores
             # The gradient of what the second matrix reads is there already; dropout's factors are as wide as scores.
             again = beside + e * shape.n_inner + scores * (4 if dropout else 2)
-            again += 12 * d if e == 2 else 2 * wide if dropout else 0
+            again += (8 * d if dropout or e == 2 else 0) + (4 * d if dropout and e == 2 else 0)  # in float32
         else:
             bias = 4 * shape.sequence_length // sequences  # the mask, (T, T)
             # Queries, keys and values are float32.
