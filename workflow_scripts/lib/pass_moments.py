@@ -71,10 +71,9 @@ def backward_moments(
     e, d, L, V, T = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size, shape.sequence_length
     tied, own = shape.architecture == "gpt2", has_head_loss(shape, step, device_type)
     slopes_apart = step.execution != "eager" and step.attention_on(device_type, T) == "math" and not own
-    # Eagerly a gradient is added to earlier micro-batches' at once; a compiled graph gives all of them at its end.
-    accumulates = step.accumulation > 1
-    added = accumulates and step.execution == "eager"
-    block_added = added or (accumulates and by_blocks(step))
+    # Eagerly a gradient is added to earlier micro-batches' at once; a compiled graph gives all of its own at its end.
+    added = step.accumulation > 1 and step.execution == "eager"
+    block_added = added or (step.accumulation > 1 and by_blocks(step))
     matrices = [rows * columns for rows, columns in block_matrices(shape)]
     down = matrices[3]
     new_block = 0 if added else 4 * (sum(matrices) + sum(block_vectors(shape)))
@@ -152,7 +151,8 @@ def _head_gradient_bytes(shape: ModelShape, step: StepSpec, device_type: DeviceT
     """Bytes per element of a tied head's gradient while the embedding's is added to it.
 
     Eagerly as the product gives it and then again; compiled in half precision the product and, in float32, the sum; in
-    full precision the sum takes the place of one of them, and `head_loss` leaves the product alone.
+    full precision the sum takes the place of one of them, and `head_loss` leaves the product alone. Where the embedding
+    is a graph of its own, both come in float32.
     """
     e = element_bytes(step)
     if step.execution == "eager":
