@@ -26,8 +26,10 @@ from benchmarks.paired import paired_ratio  # noqa: E402
 from benchmarks.prediction import OPTIMIZER  # noqa: E402
 from workflow_scripts.lib import step as step_module  # noqa: E402
 from workflow_scripts.lib.device_timing import clock_of  # noqa: E402
+from workflow_scripts.lib.execution import compile_loss  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.memory_probe import count_on_cuda, trace_on_cpu  # noqa: E402
+from workflow_scripts.lib.model import Decoder  # noqa: E402
 from workflow_scripts.lib.records import write_json  # noqa: E402
 from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, StepSpec, from_json, to_json  # noqa: E402
 from workflow_scripts.lib.study import complete_shape  # noqa: E402
@@ -106,10 +108,8 @@ def measure(arguments: dict[str, Any], send: Callable[[dict[str, Any]], None]) -
     }
 
 
-def _in_one_graph(decoder: Any) -> Callable:
-    """Compiles as `compile_loss` does without checkpointing; the model keeps its own."""
-    from workflow_scripts.lib.execution import compile_loss
-
+def _in_one_graph(decoder: Decoder) -> Callable[[torch.Tensor, torch.Tensor], torch.Tensor]:
+    """Compiles the loss as if there were no checkpointing. The graph is traced at its first call: with it."""
     decoder.checkpointing = False
     loss = compile_loss(decoder)
     decoder.checkpointing = True

@@ -66,9 +66,9 @@ def compile_loss(decoder: Decoder) -> Callable[[Tensor, Tensor], Tensor]:
     """Compiles a model's loss for one fixed shape; compilation happens at the first call.
 
     In one graph; with checkpointing in `N_PARTS`, of which all blocks share one. In a single graph the compiler fuses
-    what it computes again for one block with its like in others, ahead of its use: peaks are up to 1.8 times as high on
-    a CPU, for 4 to 12 % of the time, and saving memory is what checkpointing is for. `benchmarks/checkpointed.py`
-    compares the two.
+    what it computes again for one block with its like in others, ahead of its use. On a CPU a step then takes 4 to 12 %
+    less time and up to 1.8 times the memory, and saving memory is what checkpointing is for: see
+    `benchmarks/checkpointed.py`.
     """
     from torch._inductor.config import triton
 

@@ -121,10 +121,10 @@ def backward_moments(
             + (4 + _head_gradient_bytes(shape, step, device_type) if tied else 4) * V * d,
         },
     }
-    # The first matrix, last of a block to have its gradient: beside the input's, and in half precision as it is cast.
-    first, qkv = matrices[0], kept.residual + (block.norm + 4 * e * d) * n
     if by_blocks(step):
         moments["again_backward"] = within_block(block.again * n, kept.cast_block, 0)
+    # The first matrix, last of a block to have its gradient: beside the input's, and in half precision as it is cast.
+    first, qkv = matrices[0], kept.residual + (block.norm + 4 * e * d) * n
     if device_type == "cuda" and step.execution == "eager" and tied and shape.bias:
         # A bias's gradient is summed beside the weight's and the input's of its layer: of up, and of queries to values.
         up = (block.mlp_backward - e * (2 * shape.n_inner - d)) * n
