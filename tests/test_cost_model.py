@@ -16,7 +16,7 @@ from workflow_scripts.lib.operator_rates import OperatorTime, Overhead, Rates, r
 from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, sizes
 from workflow_scripts.lib.operator_work import elements, flops, parameter_sizes, step_operators
 from workflow_scripts.lib.specs import StepSpec, to_json
-from workflow_scripts.lib.step_costs import COMPILED_BLOCK, COMPILED_PASS, step_costs
+from workflow_scripts.lib.step_costs import COMPILED_BIAS, COMPILED_BLOCK, COMPILED_PASS, step_costs
 from workflow_scripts.lib.study import complete_shape
 
 OVERHEAD_S = 5e-6
@@ -290,5 +290,7 @@ def test_what_tiny_steps_take_beyond_their_operators_is_told_by_pass_update_and_
         )
         assert eager == pytest.approx(1.3e-3 + 2e-4)
         assert accumulated == pytest.approx(4 * 1.3e-3 + 2e-4)
-        # Compiled, what a block of any kind takes in the mean: (2e-4 + 3e-4 + 2e-4) / 3.
+        # Compiled, what any block takes in the mean, (2e-4 + 3e-4 + 2e-4) / 3; with biases it has more kernels.
         assert compiled == pytest.approx(COMPILED_PASS * 3e-4 + 5 * COMPILED_BLOCK * 7e-4 / 3 + 2e-4)
+        biased = step_costs(shape(5, 32, bias=True), step(4, "compiled"), ADAMW, "cuda", found).launch_s
+        assert biased - compiled == pytest.approx(5 * COMPILED_BLOCK * (COMPILED_BIAS - 1) * 7e-4 / 3)

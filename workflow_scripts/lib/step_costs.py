@@ -32,9 +32,10 @@ BOUNDS: tuple[Bound, ...] = ("launch", "bandwidth", "compute")
 # cursor, the scale of clipped gradients.
 STEP_KERNELS = 22
 # Assume: compiled, a block is about as many kernels whatever its architecture, so that it takes the host this share of
-# what blocks take eagerly in the mean, and a pass so many times as long (as on H200s); a checkpointed block does again
+# what blocks take eagerly in the mean, and a third more with biases: each one's gradient is a sum over tokens, kernels
+# of its own. A pass takes so many times as long (all three as in seven runs on H200s). A checkpointed block does again
 # what is its forward pass.
-COMPILED_BLOCK, COMPILED_PASS, FORWARD_SHARE = 0.55, 1.4, 1 / 3
+COMPILED_BLOCK, COMPILED_BIAS, COMPILED_PASS, FORWARD_SHARE = 0.47, 1.33, 1.3, 1 / 3
 # Assume: beside fused AdamW the optimizers take so many times its time per parameter; they were not calibrated.
 OPTIMIZER_TIMES = {"adamw": 1.0, "sgd": 0.6, "adafactor": 4.0, "muon": 1.5}
 # What a processor computes rather than moves: exponentials and tangents, which no compiler takes away.
@@ -104,6 +105,7 @@ def _beyond_s(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, rates
     if step.execution != "eager":
         pass_s = COMPILED_PASS * fmean(each.pass_s for each in rates.overheads)
         block_s = COMPILED_BLOCK * fmean(each.pass_block_s for each in rates.overheads)
+        block_s *= COMPILED_BIAS if one.bias else 1.0
     pass_s += blocks * block_s * (1 + FORWARD_SHARE * step.checkpointing)
     update_s = (one.update_s + blocks * one.update_block_s) * OPTIMIZER_TIMES[optimizer.name]
     products = sum(operator.calls for operator in _newton_schulz(shape, optimizer))
