@@ -46,7 +46,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     # Of gate and up, or of up. Compiled for a CPU, it takes the place of gelu's output where that was kept.
     replaced = compiled and device_type == "cpu" and not step.checkpointing
     hidden_gradient = (2 if llama else 0 if replaced else 1) * e * shape.n_inner
-    if llama and by_blocks(step):  # their product's gradient is there before they are computed again
+    if llama and by_blocks(step) and device_type == "cpu":  # their product has one before they are computed again
         hidden_gradient += e * shape.n_inner
 
     again = 0
@@ -101,6 +101,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     mlp_forward = kept
     # In half precision the gradient that comes in is cast, too.
     mlp_backward = kept + hidden_gradient + (wide if e == 2 and not (llama or compiled) else 0)
+    if by_blocks(step) and device_type == "cuda":  # not the stream is computed again, but what is added to it
+        mlp_backward -= residual - wide
     if step.checkpointing:
         # Where nothing is kept, the compiler has gelu take the place of what it reads.
         mlp_forward = 2 * residual + norm + (e * shape.n_inner if by_blocks(step) and not llama else hidden)

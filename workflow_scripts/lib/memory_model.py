@@ -19,6 +19,7 @@ from workflow_scripts.lib.optimizer_memory import (
 )
 from workflow_scripts.lib.pass_moments import backward_moments, forward_moments
 from workflow_scripts.lib.specs import DeviceType, Mode, ModelShape, OptimizerSpec, StepSpec
+from workflow_scripts.lib.tuning_moments import tuning_moment
 
 N_RATES = 1000  # learning rates that a timed step keeps: `cell.N_BATCHES`
 SCALARS = 6  # loss, gradient norm, skipped steps, cursor, share of a micro-batch, learning rate
@@ -103,19 +104,10 @@ def estimate_memory(
     for name, total in totals.items():
         phase = "optimizer" if name == "optimizer" else name.rsplit("_", 1)[1]
         phases[phase] = max(phases.get(phase, 0), total)
-    cache = gpu.cache_bytes if device_type == "cuda" else 0
-    if cache and step.execution != "eager":
-        # In the first step the compiler times variants of kernels, such as those that sum the gradients of a
-        # normalisation over rows, and wipes the cache with a tensor of its size.
-        of_block = "attention_backward" if step.checkpointing else "mlp_backward"
-        summing = ("norm_backward", of_block, "embedding_backward") if mode != "forward" else ("block_forward",)
-        during = max(summing, key=totals.__getitem__)
-        kinds["tuning"] = {
-            **kinds[during],
-            "gradients": moments[during].get("gradients", 0),  # of the first micro-batch
-            "optimizer": 0,
-            "workspace": kinds[during]["workspace"] + cache,
-        }
+    if device_type == "cuda" and gpu.cache_bytes and step.execution != "eager":
+        tuning = tuning_moment(shape, step, block, gpu, mode)
+        beside = {**held, "gradients": 0, "optimizer": 0}  # the first step makes them later
+        kinds["tuning"] = {kind: beside.get(kind, 0) + tuning.get(kind, 0) for kind in {**beside, **tuning}}
         totals["tuning"] = sum(kinds["tuning"].values())
     largest = max(totals, key=totals.__getitem__)
     return MemoryEstimate(

@@ -64,9 +64,18 @@ def forward_moments(shape: ModelShape, step: StepSpec, block: BlockMemory) -> di
 
 
 def backward_moments(
-    shape: ModelShape, step: StepSpec, block: BlockMemory, device_type: DeviceType, gpu: Gpu
+    shape: ModelShape,
+    step: StepSpec,
+    block: BlockMemory,
+    device_type: DeviceType,
+    gpu: Gpu,
+    *,
+    in_last_block: bool = False,
 ) -> dict[str, dict[str, int]]:
-    """The moments of a backward pass; gradients appear in it, but for those of earlier micro-batches."""
+    """The moments of a backward pass; gradients appear in it, but for those of earlier micro-batches.
+
+    Those of a block are the first's or the last's, whichever are larger, or the last's if so asked.
+    """
     kept, n = _kept(shape, step, block), _micro_tokens(shape, step)
     e, d, L, V, T = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size, shape.sequence_length
     tied, own = shape.architecture == "gpt2", has_head_loss(shape, step, device_type)
@@ -80,12 +89,15 @@ def backward_moments(
     # All but those of the first matrix and the normalisation before it.
     new_later = 0 if added else new_block - 4 * (matrices[0] + (5 * d if tied and shape.bias else d))
     new_head = 4 * V * d if tied or not block_added else 0  # that of a tied head waits for the embedding's
+    casts_but_last = max(kept.cast_block - e * down, 0)
+    # Computed again on CUDA, the last matrix's copy is gone and its gradient not there when its input has one.
+    beside_mlp = (casts_but_last, 0) if by_blocks(step) and device_type == "cuda" else (kept.cast_block, e * down)
     all_kept = {"activations": kept.activations, "casts": L * kept.kept_cast + kept.cast_head}
 
     def within_block(activations: int, casts: int, gradients: int, workspace: int = 0) -> dict[str, int]:
         """Where a block takes this: in the first block, with all gradients of the others, or in the last."""
         others = {"activations": (L - 1) * kept.block, "casts": (L - 1) * kept.kept_cast}
-        if not block_added and new_block > kept.block + kept.kept_cast:
+        if not (in_last_block or block_added) and new_block > kept.block + kept.kept_cast:
             others = {"gradients": (L - 1) * new_block}
         return {
             "activations": kept.embedding + kept.residual + activations + others.get("activations", 0),
@@ -103,17 +115,17 @@ def backward_moments(
             **all_kept,
             "logits": e * n * V,
             "gradients": 0 if own and e == 2 else e * V * d,
-            "workspace": e * n * d,
+            "workspace": 0 if own and e == 4 else e * n * d,
         },
         "norm_backward": {
             "activations": kept.activations + (block.norm_backward - block.norm) * n,
             "casts": L * kept.kept_cast,
             "gradients": new_head,
         },
-        "mlp_backward": within_block(block.mlp_backward * n, kept.cast_block, e * down),
+        "mlp_backward": within_block(block.mlp_backward * n, *beside_mlp),
         # The gradient of the last matrix in half precision and in full, what led to it being gone.
         "cast_backward": within_block(
-            (block.mlp_backward - e * (shape.n_inner + d)) * n, max(kept.cast_block - e * down, 0), (e % 4 + 4) * down
+            (block.mlp_backward - e * (shape.n_inner + d)) * n, casts_but_last, (e % 4 + 4) * down
         ),
         "attention_backward": within_block(block.attention_backward * n, 0, new_later),
         "embedding_backward": {
@@ -132,7 +144,7 @@ def backward_moments(
             up -= kept.residual + (e * d * n if e == 2 else 0)
         up_sum, qkv_sum = (gpu.sum_bytes(n, size) for size in (shape.n_inner, 3 * d))
         new_down = (e if added else e + 4) * down
-        moments["up_backward"] = within_block(up, max(kept.cast_block - e * down, 0), new_down, up_sum)
+        moments["up_backward"] = within_block(up, casts_but_last, new_down, up_sum)
     else:
         qkv_sum = 0
     new_first = new_later + (0 if added and e == 4 else e) * first

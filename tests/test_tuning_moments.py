@@ -1,0 +1,93 @@
+"""The memory of compiled steps on CUDA in closed form, where it is the first step's: against what an H200 counted.
+
+Measured by `benchmarks/prediction_memory.py` with torch 2.11.0+cu130, one process for each.
+"""
+
+import dataclasses
+
+import pytest
+
+from tests.test_counts import shape
+from tests.test_cuda_memory import H200
+from tests.tiny_run import ADAMW
+from workflow_scripts.lib.counts import default_inner
+from workflow_scripts.lib.cuda_allocator import MIB
+from workflow_scripts.lib.gpu import Gpu
+from workflow_scripts.lib.memory_model import MemoryEstimate, estimate_memory
+from workflow_scripts.lib.specs import StepSpec
+
+
+def estimated(architecture, sizes, optimizer, step, data, gpu=H200, mode="step") -> MemoryEstimate:
+    n_layer, n_head, n_embd, vocab_size, length, bias, dropout = sizes
+    of = shape(
+        architecture, n_layer, n_head, n_embd, n_inner=default_inner(architecture, n_embd), vocab_size=vocab_size,
+        sequence_length=length, bias=bias, dropout=dropout,
+    )  # fmt: skip
+    precision, execution, batch_size, accumulation, attention, checkpointing = step
+    asked = StepSpec(
+        batch_size=batch_size, precision=precision, execution=execution, accumulation=accumulation,
+        attention=attention, checkpointing=checkpointing,
+    )  # fmt: skip
+    name, momentum = optimizer
+    chosen = dataclasses.replace(ADAMW, name=name, momentum=momentum)
+    return estimate_memory(of, asked, chosen, "cuda", resident_bytes=data, mode=mode, gpu=gpu)
+
+
+ADAFACTOR, ADAM, MUON, PLAIN, SGD = ("adafactor", 0.0), ("adamw", 0.0), ("muon", 0.95), ("sgd", 0.0), ("sgd", 0.9)
+WHOLE = [  # a model in one graph
+    # The kernel of gelu's gradient, with a copy of what it changes; beside it logits whose product is made later.
+    ("gpt2", (7, 1, 32, 1024, 2048, False, 0.0), PLAIN, ("tf32", "compiled", 16, 1, "auto", False), 528_000, 768118784),
+    ("gpt2", (3, 4, 256, 1024, 512, False, 0.0), ADAM, ("tf32", "compiled", 16, 2, "auto", False), 528_000, 386342912),
+    # Without that copy, for which there is no room.
+    ("gpt2", (1, 6, 192, 65, 1024, False, 0.0), MUON, ("tf32", "compiled", 32, 1, "auto", False), 656_000, 597100032),
+    # The loss's gradient, beside plain products of attention a tensor of its own, and its copy.
+    ("llama", (25, 8, 256, 10000, 512, False, 0.0), ADAFACTOR, ("fp16", "compiled", 2, 1, "math", False), 416_000,
+     1_013_030_912),
+    # A matrix's gradient turned into float32; the embedding's.
+    ("gpt2", (1, 15, 1920, 65, 256, False, 0.0), PLAIN, ("bf16", "compiled", 2, 1, "auto", False), 416_000, 515192832),
+    ("gpt2", (1, 2, 256, 10000, 1024, False, 0.1), ADAM, ("fp16", "compiled", 1, 1, "auto", False), 408_000, 175193088),
+]  # fmt: skip
+BLOCKS = [  # with checkpointing each block is one
+    ("gpt2", (1, 10, 320, 10000, 512, False, 0.0), ADAFACTOR, ("bf16", "compiled", 8, 1, "auto", True), 464_000,
+     230_602_752),
+    ("gpt2", (6, 2, 128, 65, 256, False, 0.0), MUON, ("bf16", "compiled", 16, 2, "auto", True), 528_000, 151_587_328),
+    ("llama", (1, 5, 160, 1024, 128, False, 0.0), ADAM, ("bf16", "compiled", 32, 1, "auto", True), 656_000,
+     168_475_648),
+    ("llama", (11, 2, 128, 1024, 1024, False, 0.0), SGD, ("tf32", "graphed", 2, 1, "auto", True), 416_000, 213_306_368),
+    # The loss's gradient has no copy: there is no room for it.
+    ("gpt2", (2, 4, 128, 32000, 128, False, 0.1), SGD, ("fp16", "compiled", 8, 1, "math", True), 464_000, 323_211_776),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("architecture", "sizes", "optimizer", "step", "data", "measured"), [*WHOLE, *BLOCKS])
+def test_the_first_step_is_the_largest_where_kernels_are_tuned(architecture, sizes, optimizer, step, data, measured):
+    found = estimated(architecture, sizes, optimizer, step, data)
+    assert found.peak_bytes == pytest.approx(measured, rel=0.014)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "optimizer", "step", "data", "measured"),
+    [
+        ((3, 13, 1664, 10000, 256, False, 0.0), SGD, ("tf32", "compiled", 8, 1, "auto", True), 464_000, 1_631_391_232),
+        ((3, 29, 928, 10000, 128, False, 0.0), ADAM, ("fp16", "compiled", 32, 1, "auto", True), 656_000, 882_654_208),
+        # Head and loss as one, in full precision: the head's gradient beside the logits, and nothing else.
+        ((2, 2, 256, 10000, 1024, True, 0.0), MUON, ("tf32", "compiled", 16, 1, "auto", True), 528_000, 850_923_008),
+    ],
+)
+def test_a_steady_step_with_blocks_of_their_own(sizes, optimizer, step, data, measured):
+    found = estimated("gpt2", sizes, optimizer, step, data)
+    assert found.peak_bytes == pytest.approx(measured, rel=0.006)
+    assert found.moments["tuning"] < found.peak_bytes
+
+
+def test_only_what_a_compiler_tunes_has_a_tensor_to_wipe_the_cache():
+    of = BLOCKS[0][:-1]
+    eager = (*of[:3], ("bf16", "eager", 8, 1, "auto", True), of[4])
+    assert "tuning" in estimated(*of).moments
+    assert "tuning" not in estimated(*eager).moments
+    assert "tuning" not in estimated(*of, gpu=Gpu.of({})).moments  # nobody knows the cache's size
+
+
+def test_a_forward_pass_alone_has_no_gradient_to_copy():
+    found = estimated(*WHOLE[2][:-1], mode="forward")
+    assert found.moments["tuning"] - found.moments["loss_forward"] == 60 * MIB

@@ -1,0 +1,74 @@
+"""What tensors take while a compiler times variants of its kernels, in the first step of a process. Without torch.
+
+Letters as in `memory_model`. A GPU's compiler tunes a kernel at its first use: it wipes the cache with a tensor of its
+size, and works on copies of what the kernel changes in place where they fit below the most that was ever allocated.
+Blocks share their kernels, so those of a backward pass are tuned in the last block. All of it was read off what was
+allocated in thirteen first steps on H200s (torch 2.11).
+"""
+
+import dataclasses
+
+from workflow_scripts.lib.block_memory import BlockMemory, by_blocks, element_bytes
+from workflow_scripts.lib.gpu import Gpu
+from workflow_scripts.lib.operator_work import has_head_loss
+from workflow_scripts.lib.pass_moments import backward_moments, forward_moments
+from workflow_scripts.lib.specs import Mode, ModelShape, StepSpec
+
+FEW = 512  # numbers in a row: to sum up longer ones there is but one variant
+
+
+def tuning_moment(shape: ModelShape, step: StepSpec, block: BlockMemory, gpu: Gpu, mode: Mode) -> dict[str, int]:
+    """Gives the kinds of the largest moment at which kernels are tuned, beside what a step always holds."""
+    first = dataclasses.replace(step, batch_size=step.batch_size // step.accumulation, accumulation=1)
+    changed = _changed_bytes(shape, first)
+    most, largest = 0, {}
+    for name, kinds in _first_moments(shape, first, block, gpu, mode).items():
+        now = sum(kinds.values())
+        if name in changed:
+            copied = changed[name] if changed[name] <= max(most - now, gpu.cache_bytes) else 0
+            now += gpu.cache_bytes + copied
+            tuned = {**kinds, "workspace": kinds.get("workspace", 0) + gpu.cache_bytes + copied}
+            largest = max(largest, tuned, key=lambda one: sum(one.values()))
+        most = max(most, now)
+    return largest
+
+
+def _first_moments(
+    shape: ModelShape, first: StepSpec, block: BlockMemory, gpu: Gpu, mode: Mode
+) -> dict[str, dict[str, int]]:
+    """The moments of the first passes, in their order: as its kernels find them where that is known."""
+    moments = forward_moments(shape, first, block)
+    if mode == "forward":
+        return moments
+    moments |= backward_moments(shape, first, block, "cuda", gpu, in_last_block=True)
+    for name in ("block_forward", "loss_forward", "loss_backward"):  # no product ran in autograd's thread yet
+        moments[name]["workspace"] = -gpu.workspace_bytes
+    if shape.architecture == "gpt2" and not by_blocks(first):
+        e, d, V = element_bytes(first), shape.n_embd, shape.vocab_size
+        n, mlp = first.batch_size * shape.sequence_length, moments["mlp_backward"]
+        mlp["activations"] -= e * shape.n_inner * n  # gelu's output is gone when what it reads has its gradient
+        if e == 4 and not has_head_loss(shape, first, "cuda"):  # a tied head's gradient is made later than that
+            mlp["activations"] += e * n * d
+            mlp["logits"] = 0 if _is_math(shape, first) else e * n * V
+            mlp["gradients"] -= 4 * V * d
+    return moments
+
+
+def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
+    """The moments at which kernels are tuned, with what the largest of these kernels changes in place."""
+    e, n, V = element_bytes(first), first.batch_size * shape.sequence_length, shape.vocab_size
+    llama, math = shape.architecture == "llama", _is_math(shape, first)
+    table = 4 * V * shape.n_embd if llama or by_blocks(first) else 0
+    changed = {"mlp_backward": 0 if llama else e * shape.n_inner * n, "embedding_backward": table}
+    changed |= {"cast_backward": 0, "qkv_cast_backward": 0}  # in half precision
+    if V <= FEW:
+        changed |= {"loss_forward": 0, "loss_backward": e * n * V}
+    if math and not has_head_loss(shape, first, "cuda"):
+        changed["loss_backward"] = 4 * n * V
+    if not math or shape.sequence_length <= FEW:
+        changed |= {"block_forward": 0, "attention_backward": 0}
+    return changed
+
+
+def _is_math(shape: ModelShape, step: StepSpec) -> bool:
+    return step.attention_on("cuda", shape.sequence_length) == "math"
