@@ -54,6 +54,10 @@ BLOCKS = [  # with checkpointing each block is one
     ("llama", (1, 5, 160, 1024, 128, False, 0.0), ADAM, ("bf16", "compiled", 32, 1, "auto", True), 656_000,
      168_475_648),
     ("llama", (11, 2, 128, 1024, 1024, False, 0.0), SGD, ("tf32", "graphed", 2, 1, "auto", True), 416_000, 213_306_368),
+    # Plain attention computed again, of few scores a row; the embedding's gradient and its copy.
+    ("gpt2", (2, 9, 288, 65, 256, True, 0.1), PLAIN, ("fp16", "compiled", 16, 2, "math", True), 528_000, 229_936_128),
+    ("llama", (16, 5, 320, 32000, 128, False, 0.0), PLAIN, ("tf32", "compiled", 1, 1, "auto", True), 408_000,
+     502_150_144),
     # The loss's gradient has no copy: there is no room for it.
     ("gpt2", (2, 4, 128, 32000, 128, False, 0.1), SGD, ("fp16", "compiled", 8, 1, "math", True), 464_000, 323_211_776),
 ]  # fmt: skip

@@ -40,7 +40,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     norm = wide + (4 if llama else 8) + (residual if composite else 0)  # output, and 1 / std or mean and 1 / std
     # Eagerly dropout keeps its factors on the CPU, elsewhere one byte for each.
     factors = device_type == "cpu" and not compiled
-    mask_element = 0 if not dropout else e if factors else 1
+    drawn_again = by_blocks(step) and device_type == "cuda"  # where it is needed
+    mask_element = 0 if not dropout or drawn_again else e if factors else 1
     hidden = (4 - compiled if llama else 2) * e * shape.n_inner  # gate, up, silu (eagerly), product; up, gelu
     rotated = 2 * wide if llama else 0
     # Of gate and up, or of up. Compiled for a CPU, it takes the place of gelu's output where that was kept.
@@ -72,8 +73,9 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
             attention_forward = beside + scores * n_scores + mask_scores
             # The softmax and its gradient, or in 16 bits that gradient and the softmax once more, turned.
             attention_backward = (5 if e == 4 else 4) * wide + whole + 2 * scores + mask_scores
-            # The gradient of what the second matrix reads is there already; dropout's factors are as wide as scores.
-            again = beside + e * shape.n_inner + scores * (4 if dropout else 2)
+            # What the second matrix reads has its gradient already; a CPU's dropout has factors as wide as the scores.
+            again = beside + e * shape.n_inner + 2 * scores
+            again += scores + (scores if device_type == "cpu" else mask_scores) if dropout else 0
             again += (8 * d if dropout or e == 2 else 0) + (4 * d if dropout and e == 2 else 0)  # in float32
         else:
             bias = 4 * shape.sequence_length // sequences  # the mask, (T, T)

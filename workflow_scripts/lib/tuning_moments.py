@@ -58,7 +58,7 @@ def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
     """The moments at which kernels are tuned, with what the largest of these kernels changes in place."""
     e, n, V = element_bytes(first), first.batch_size * shape.sequence_length, shape.vocab_size
     llama, math = shape.architecture == "llama", _is_math(shape, first)
-    table = 4 * V * shape.n_embd if llama or by_blocks(first) else 0
+    table = 4 * V * shape.n_embd if by_blocks(first) else 0  # the embedding's gradient, if in a graph of its own
     changed = {"mlp_backward": 0 if llama else e * shape.n_inner * n, "embedding_backward": table}
     changed |= {"cast_backward": 0, "qkv_cast_backward": 0}  # in half precision
     if V <= FEW:
@@ -66,7 +66,7 @@ def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
     if math and not has_head_loss(shape, first, "cuda"):
         changed["loss_backward"] = 4 * n * V
     if not math or shape.sequence_length <= FEW:
-        changed |= {"block_forward": 0, "attention_backward": 0}
+        changed |= {"block_forward": 0, "attention_backward": 0, "again_backward": 0}
     return changed
 
 
