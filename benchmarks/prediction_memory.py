@@ -189,6 +189,7 @@ def assay(case: dict[str, Any], device: DeviceSpec) -> MemoryEstimate:
         device.type,
         resident_bytes=case["data_bytes"],
         gpu=_gpu(device),
+        threads=device.threads,
     )
 
 

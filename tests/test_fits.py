@@ -17,7 +17,7 @@ from workflow_scripts.lib.specs import to_json
 from workflow_scripts.lib.tables import cell_row
 
 HOST = {"id": "cpu", "type": "cpu", "index": None, "name": "chip", "threads": 1, "logical_cores": 2}
-HERE = Room(type="cpu", limit_bytes=None, capped=False, gpu=UNKNOWN, data_bytes=0)
+HERE = Room(type="cpu", limit_bytes=None, capped=False, gpu=UNKNOWN, threads=1, data_bytes=0)
 
 
 def cell(batch_size, process=1, **changes):

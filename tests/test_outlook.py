@@ -60,9 +60,9 @@ def test_without_a_cost_model_memory_is_told_and_time_is_not():
 
 def test_memory_is_forecast_for_the_gpu_that_the_device_is():
     rows = [
-        {"device": "old", "type": "cuda", "name": "NVIDIA A100", "compute_capability": "8.0"},
-        {"device": "new", "type": "cuda", "name": "NVIDIA H200", "compute_capability": "9.0"},
-        {"device": "unread", "type": "cuda", "name": None, "compute_capability": None},
+        {"device": "old", "type": "cuda", "name": "NVIDIA A100", "compute_capability": "8.0", "threads": 8},
+        {"device": "new", "type": "cuda", "name": "NVIDIA H200", "compute_capability": "9.0", "threads": 8},
+        {"device": "unread", "type": "cuda", "name": None, "compute_capability": None, "threads": 8},
     ]
     forecaster = Forecaster.of({}, rows)
     peaks = {row["device"]: forecaster.forecast(row["device"], SHAPE, STEP, ADAMW).peak_bytes for row in rows}

@@ -74,7 +74,7 @@ def test_speedups_are_over_fp32_eager_at_the_same_work():
         assert row.verdict == ("slower" if row.high < 1 else row.verdict)
 
 
-ROOM = Room(type="cuda", limit_bytes=GIB, capped=False, gpu=Gpu(compute_capability="9.0"), data_bytes=0)
+ROOM = Room(type="cuda", limit_bytes=GIB, capped=False, gpu=Gpu(compute_capability="9.0"), threads=1, data_bytes=0)
 
 
 def cell(batch: int, status: str = "ok") -> tuple[dict, str]:
@@ -110,7 +110,7 @@ def test_cells_near_the_border_judge_the_prediction():
     assert judged(cell(largest), cell(largest + 1, "oom")) == room_table.HOLDS
     assert judged(cell(largest, "oom")) == room_table.WRONG
     assert judged(cell(largest + 1)) == room_table.WRONG
-    capped = Room(type="cpu", limit_bytes=GIB, capped=True, gpu=UNKNOWN, data_bytes=0)
+    capped = Room(type="cpu", limit_bytes=GIB, capped=True, gpu=UNKNOWN, threads=1, data_bytes=0)
     assert judged(cell(largest + 1), where=capped) == room_table.OPEN  # a cap stops nothing
     assert judged(cell(10 * largest), where=capped, peaks={f"small-b{10 * largest}": 2 * GIB}) == room_table.OPEN
     assert judged(cell(10 * largest), where=capped, peaks={f"small-b{10 * largest}": GIB / 2}) == room_table.WRONG
@@ -169,7 +169,9 @@ def test_the_report_has_five_parts_and_few_models_only_isolation():
 
 
 def test_what_does_not_fit_is_told_with_what_would():
-    tight = Room(type="cuda", limit_bytes=GIB // 4, capped=False, gpu=Gpu(compute_capability="9.0"), data_bytes=0)
+    tight = Room(
+        type="cuda", limit_bytes=GIB // 4, capped=False, gpu=Gpu(compute_capability="9.0"), threads=1, data_bytes=0
+    )
     rows = pd.DataFrame(room_table.room_rows([cell(64), cell(128)], tight, {}))
     (part,) = [sizes_section._room(rows, {"gpu": "a GPU"}, "s")]
     assert "does not fit" in part.sentences[0]

@@ -18,15 +18,20 @@ class BlockMemory:
     norm: int  # of it, by one normalisation
     embedding: int  # kept before the first block
     forward: int
+    attention_forward: int
     again: int  # where plain attention is computed again in a compiled backward pass
     norm_backward: int
     mlp_backward: int
     attention_backward: int
-    random_state: int  # not per token: what checkpointing keeps of the generator, to draw the same once more
+    # Not per token: what checkpointing keeps of the generator, to draw the same once more, and what the threads of a
+    # CPU have as their own in fused attention.
+    random_state: int
+    scratch_forward: int
+    scratch_backward: int
 
 
-def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> BlockMemory:
-    """Adds up what autograd keeps of each operator of a block.
+def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, threads: int = 1) -> BlockMemory:
+    """Adds up what autograd keeps of each operator of a block. `threads` are a CPU's.
 
     Without dropout and in one width this is Korthikanti's equation 2 less what fused attention never stores:
     16 d elements per token for GPT-2, or 64 d bytes in float32.
@@ -50,7 +55,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     if llama and by_blocks(step) and device_type == "cpu":  # their product has one before they are computed again
         hidden_gradient += e * shape.n_inner
 
-    again = 0
+    again = scratch_forward = scratch_backward = 0
     # Assume: on MPS training takes the path of plain products, as on the CPU where there is dropout.
     asked = step.attention_on(device_type, shape.sequence_length)
     if asked == "math" or device_type == "mps" or (device_type == "cpu" and dropout):
@@ -92,10 +97,12 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
             attention_backward = attention + gradients
     else:
         attention = 4 * wide + rotated + 4 * shape.n_head  # q, k, v, output; logarithms of the softmax's sums
-        attention_forward = 0  # less than what the block keeps
+        attention_forward = residual + norm + attention
         attention_backward = attention + 4 * wide
         if device_type == "cuda":  # sums over its output, and in half precision the queries' gradient in float32
             attention_backward += 4 * shape.n_head + (4 * d if e == 2 else 0)
+        if device_type == "cpu":
+            scratch_forward, scratch_backward = (threads * size for size in _scratch_bytes(shape, e))
     # Compiled for a CPU in float32, what the head read stays, too, but where plain attention is asked for (torch 2.13).
     read = norm if compiled and device_type == "cpu" and e == 4 and asked != "math" else 0
     mask = mask_element * d
@@ -112,13 +119,27 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
         kept=kept,
         norm=norm,
         embedding=mask * 4 // e if factors else mask,
-        forward=max(attention_forward, mlp_forward),
+        forward=mlp_forward,
+        attention_forward=attention_forward,
         again=again,
         norm_backward=(5 if composite else 2) * residual + read,
         mlp_backward=mlp_backward,
         attention_backward=residual + norm + mask + attention_backward,
         random_state=CPU_RANDOM_STATE if dropout and device_type == "cpu" else 0,
+        scratch_forward=scratch_forward,
+        scratch_backward=scratch_backward,
     )
+
+
+def _scratch_bytes(shape: ModelShape, e: int) -> tuple[int, int]:
+    """What a thread of a CPU has for a piece of the scores, forward and backward, in elements of `e` bytes.
+
+    In float32, and in half precision once more. Source: torch 2.13's aten/src/ATen/native/cpu/FlashAttentionKernel.cpp.
+    """
+    T = shape.sequence_length
+    rows, columns = min(T, 256 if T >= 768 else 64 if T >= 192 else 32), min(T, 512)
+    piece = rows * columns * (6 if e == 2 else 4)
+    return piece + 4 * rows * (2 + shape.n_embd // shape.n_head), 2 * piece
 
 
 def residual_bytes(step: StepSpec) -> int:

@@ -34,6 +34,7 @@ class Room:
     limit_bytes: int | None
     capped: bool
     gpu: Gpu
+    threads: int
     data_bytes: int
 
 
@@ -79,6 +80,7 @@ def room(
         limit_bytes=int(min(limits) * GIB) if limits else None,
         capped=capped,
         gpu=Gpu.of(found),
+        threads=device.threads,
         data_bytes=0 if device.type == "cpu" else n_characters * (1 if vocab_size <= 256 else 4),
     )
 
@@ -105,6 +107,7 @@ def needed_bytes(
         resident_bytes=where.data_bytes + offsets,
         mode=mode,
         gpu=where.gpu,
+        threads=where.threads,
     )
     return int(MARGIN[where.type] * estimate.peak_bytes)
 

@@ -32,12 +32,13 @@ class Forecast:
 class Forecaster:
     """The fitted costs of a study, by device and by precision and execution, and what is known of each device.
 
-    `gpus` size what kernels take beside tensors.
+    `gpus` and `threads` size what kernels take beside tensors.
     """
 
     costs: dict[str, dict[str, TimeModel]]
     types: dict[str, DeviceType]
     gpus: dict[str, Gpu] = dataclasses.field(default_factory=dict)
+    threads: dict[str, int] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(cls, costs: dict[str, dict[str, TimeModel]], devices: Sequence[Mapping[str, Any]]) -> "Forecaster":
@@ -46,6 +47,7 @@ class Forecaster:
             costs=costs,
             types={row["device"]: row["type"] for row in devices},
             gpus={row["device"]: Gpu.of(row) for row in devices},
+            threads={row["device"]: int(row["threads"]) for row in devices},
         )
 
     def knows(self, device: str, step: StepSpec) -> bool:
@@ -55,8 +57,9 @@ class Forecaster:
     def forecast(self, device: str, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> Forecast:
         """Predicts one step on one device."""
         peak_bytes = estimate_memory(
-            shape, step, optimizer, self.types[device], gpu=self.gpus.get(device, UNKNOWN)
-        ).peak_bytes
+            shape, step, optimizer, self.types[device],
+            gpu=self.gpus.get(device, UNKNOWN), threads=self.threads.get(device, 1),
+        ).peak_bytes  # fmt: skip
         if not self.knows(device, step):
             return Forecast(step_time_s=None, peak_bytes=peak_bytes)
         expected = self.costs[device][_group(step)].predict(shape, step, optimizer)

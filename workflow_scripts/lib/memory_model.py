@@ -55,6 +55,7 @@ def estimate_memory(
     resident_bytes: int = 0,
     mode: Mode = "step",
     gpu: Gpu = UNKNOWN,
+    threads: int = 1,
 ) -> MemoryEstimate:
     """Predicts the peak of a steady step; of a compiled one on CUDA, that of the first one where it is larger.
 
@@ -69,8 +70,9 @@ def estimate_memory(
         resident_bytes: what else the process holds on the device all the time, such as the tokens.
         mode: the part of the step that runs; all but `step` and `optimizer` never make an optimizer's state.
         gpu: on CUDA, which; it sizes what its kernels take beside tensors.
+        threads: on a CPU, torch's; each has something of its own in fused attention.
     """
-    block, count = block_memory(shape, step, device_type), count_parameters(shape)
+    block, count = block_memory(shape, step, device_type, threads), count_parameters(shape)
     moments = forward_moments(shape, step, block)
     if mode != "forward":
         moments |= backward_moments(shape, step, block, device_type, gpu)

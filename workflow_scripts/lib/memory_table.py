@@ -35,6 +35,7 @@ def memory_row(path: Path) -> dict[str, Any]:
         spec.device.type,
         resident_bytes=data or 0,
         gpu=Gpu.of(record["environment"]),
+        threads=spec.device.threads,
     )
     return {
         "device": spec.device.id,

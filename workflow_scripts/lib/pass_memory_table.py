@@ -69,6 +69,7 @@ def _peaks(found: dict[str, Any], asked: dict[str, Any], gpu: Gpu) -> dict[str, 
         resident_bytes=found["data_bytes"],
         mode=found["mode"],
         gpu=gpu,
+        threads=asked["device"]["threads"],
     )
     phases, categories = found["phases"], found["categories"]
     sums = {kind: sum(categories.get(name, 0) for name in names) for kind, names in KINDS.items()}

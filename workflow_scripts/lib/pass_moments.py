@@ -49,11 +49,14 @@ def forward_moments(shape: ModelShape, step: StepSpec, block: BlockMemory) -> di
     kept, n, L, half = _kept(shape, step, block), _micro_tokens(shape, step), shape.n_layer, element_bytes(step) == 2
     # Autocast's cache has them all until its end, and one graph for its backward pass; a block of its own drops them.
     cached = 0 if by_blocks(step) else L
+    others, casts = kept.embedding + (L - 1) * kept.block, max(cached, 1) * kept.cast_block
     return {
-        "block_forward": {
-            "activations": kept.embedding + (L - 1) * kept.block + block.forward * n,
-            "casts": max(cached, 1) * kept.cast_block,
+        "attention_forward": {
+            "activations": others + block.attention_forward * n,
+            "casts": casts,
+            "workspace": block.scratch_forward,
         },
+        "block_forward": {"activations": others + block.forward * n, "casts": casts},
         "loss_forward": {
             # In half precision the output of the last normalisation is cast, and there until the loss is.
             "activations": kept.activations + (4 * shape.n_embd * n if half and step.execution == "eager" else 0),
@@ -127,7 +130,7 @@ def backward_moments(
         "cast_backward": within_block(
             (block.mlp_backward - e * (shape.n_inner + d)) * n, casts_but_last, (e % 4 + 4) * down
         ),
-        "attention_backward": within_block(block.attention_backward * n, 0, new_later),
+        "attention_backward": within_block(block.attention_backward * n, 0, new_later, block.scratch_backward),
         "embedding_backward": {
             "gradients": (0 if block_added else 4 * (count_parameters(shape).total - V * d))
             + (4 + _head_gradient_bytes(shape, step, device_type) if tied else 4) * V * d,

@@ -102,6 +102,7 @@ def cell_row(path: Path) -> dict[str, Any]:
         resident_bytes=memory.get("data_bytes") or 0,
         mode=cell["mode"],
         gpu=Gpu.of(record["environment"]),
+        threads=cell["device"]["threads"],
     )
     return {
         "device": cell["device"]["id"],

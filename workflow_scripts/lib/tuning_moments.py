@@ -41,7 +41,12 @@ def _first_moments(
     if mode == "forward":
         return moments
     moments |= backward_moments(shape, first, block, "cuda", gpu, in_last_block=True)
-    for name in ("block_forward", "loss_forward", "loss_backward"):  # no product ran in autograd's thread yet
+    for name in (
+        "attention_forward",
+        "block_forward",
+        "loss_forward",
+        "loss_backward",
+    ):  # no product ran in autograd's thread yet
         moments[name]["workspace"] = -gpu.workspace_bytes
     if shape.architecture == "gpt2" and not by_blocks(first):
         e, d, V = element_bytes(first), shape.n_embd, shape.vocab_size
@@ -66,7 +71,7 @@ def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
     if math and not has_head_loss(shape, first, "cuda"):
         changed["loss_backward"] = 4 * n * V
     if not math or shape.sequence_length <= FEW:
-        changed |= {"block_forward": 0, "attention_backward": 0, "again_backward": 0}
+        changed |= dict.fromkeys(("attention_forward", "block_forward", "attention_backward", "again_backward"), 0)
     return changed
 
 
