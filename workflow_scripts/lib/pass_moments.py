@@ -136,6 +136,10 @@ def backward_moments(
             + (4 + _head_gradient_bytes(shape, step, device_type) if tied else 4) * V * d,
         },
     }
+    if e == 2 and step.execution == "eager":
+        moments["head_cast_backward"] = {
+            "activations": kept.activations, "casts": L * kept.kept_cast, "gradients": (e + 4) * V * d,
+        }  # fmt: skip
     if by_blocks(step):
         moments["again_backward"] = within_block(block.again * n, kept.cast_block, 0)
     # The first matrix, last of a block to have its gradient: beside the input's, and in half precision as it is cast.
