@@ -25,10 +25,11 @@ WIDE, LONG, WORDY = {"n_embd": 128}, {"n_embd": 64, "sequence_length": 256}, {"n
 TABLE = {"n_layer": 1, "n_embd": 64, "sequence_length": 16, "vocab_size": 8192}  # whose gradient is the peak
 
 
-def measured(of: ModelShape, step: StepSpec, optimizer) -> dict[str, int]:
+def measured(of: ModelShape, step: StepSpec, optimizer, device=CPU) -> dict[str, int]:
     """The largest sum of all that torch's allocator has handed out, in each phase of a steady step, in bytes."""
     tokens = np.zeros(of.sequence_length + 1, dtype=np.uint8)
-    _, found = trace_on_cpu(lambda: TrainStep.build(of, step, optimizer, CPU, tokens, N_RATES, 1), torch.device("cpu"))
+    arguments = (of, step, optimizer, device, tokens, N_RATES, 1)
+    _, found = trace_on_cpu(lambda: TrainStep.build(*arguments), torch.device("cpu"))
     return found["phases"]
 
 
@@ -54,9 +55,6 @@ def measured(of: ModelShape, step: StepSpec, optimizer) -> dict[str, int]:
         (shape("gpt2", **WORDY), SGD, {"execution": "compiled"}),
         (shape("gpt2", sequence_length=512, **WORDY), SGD, {"execution": "compiled", "precision": "bf16"}),
         (shape("gpt2", sequence_length=512, **WORDY), SGD, {"execution": "compiled", "attention": "math"}),
-        # What each thread has as its own in fused attention is half of such a step.
-        (shape("gpt2", n_embd=32, sequence_length=1024), SGD, {"batch_size": 1}),
-        (shape("llama", n_embd=32, sequence_length=1024), SGD, {"batch_size": 1, "precision": "bf16"}),
         (shape("llama", **LONG), ADAMW, {}),
         (shape("llama", **WORDY), SGD, {"accumulation": 2}),
         (shape("llama", **LONG), ADAMW, {"attention": "math"}),
@@ -76,6 +74,15 @@ def test_memory_is_that_of_the_real_step(of, optimizer, step):
     packed = 0.05 if optimizer is MUON else 0.01
     assert estimate.peak_bytes == pytest.approx(max(phases.values()), rel=packed)
     assert estimate.phases == pytest.approx(phases, rel=0.05 if not step.checkpointing else 0.15)
+
+
+def test_each_thread_has_something_of_its_own_in_fused_attention():
+    of, step = shape("gpt2", n_embd=32, sequence_length=1024), dataclasses.replace(PLAIN, batch_size=1)
+    few, many = CPU, dataclasses.replace(CPU, threads=4)
+    peaks = [max(measured(of, step, SGD, device).values()) for device in (few, many)]
+    said = [estimate_memory(of, step, SGD, "cpu", threads=device.threads).peak_bytes for device in (few, many)]
+    assert said == pytest.approx(peaks, rel=0.01)
+    assert said[1] > 1.3 * said[0]
 
 
 def test_the_parts_add_up():

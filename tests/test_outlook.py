@@ -69,3 +69,11 @@ def test_memory_is_forecast_for_the_gpu_that_the_device_is():
     for row in rows:
         assert peaks[row["device"]] == estimate_memory(SHAPE, STEP, ADAMW, "cuda", gpu=Gpu.of(row)).peak_bytes
     assert peaks["new"] > peaks["old"]
+
+
+def test_memory_is_forecast_for_the_threads_that_a_processor_uses():
+    longer = dataclasses.replace(SHAPE, sequence_length=1024)
+    rows = [{"device": str(n), "type": "cpu", "name": "chip", "compute_capability": None, "threads": n} for n in (1, 9)]
+    forecaster = Forecaster.of({}, rows)
+    few, many = (forecaster.forecast(name, longer, STEP, ADAMW).peak_bytes for name in ("1", "9"))
+    assert many == estimate_memory(longer, STEP, ADAMW, "cpu", threads=9).peak_bytes > few

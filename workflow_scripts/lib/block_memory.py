@@ -45,7 +45,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
     norm = wide + (4 if llama else 8) + (residual if composite else 0)  # output, and 1 / std or mean and 1 / std
     # Eagerly dropout keeps its factors on the CPU, elsewhere one byte for each.
     factors = device_type == "cpu" and not compiled
-    drawn_again = by_blocks(step) and device_type == "cuda"  # where it is needed
+    drawn_again = by_blocks(step) and device_type == "cuda"  # dropout's factors, by each kernel that needs them
     mask_element = 0 if not dropout or drawn_again else e if factors else 1
     hidden = (4 - compiled if llama else 2) * e * shape.n_inner  # gate, up, silu (eagerly), product; up, gelu
     rotated = 2 * wide if llama else 0

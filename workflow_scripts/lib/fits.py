@@ -13,8 +13,8 @@ from workflow_scripts.lib.memory_model import N_RATES, estimate_memory
 from workflow_scripts.lib.specs import CellSpec, DeviceSpec, DeviceType, Mode, ModelShape, OptimizerSpec, StepSpec
 
 GIB = 2**30
-# The model's own error, so that what is said to fit does. CUDA's allocator leaves up to a mebibyte over in a block,
-# 2 % where a step has many tensors of few mebibytes.
+# Room for the model's own error: with less, more steps are said to fit that do not; with more, more are left out that
+# would. `benchmarks/prediction_memory.py` counts both. CUDA's allocator leaves up to a mebibyte over in a block.
 MARGIN: dict[DeviceType, float] = {"cpu": 1.01, "cuda": 1.015, "mps": 1.01}
 # Assume: this much of a device is not there for tensors: on a GPU its context, libraries and what the allocator cannot
 # use for holes; on a CPU the operating system and a process with torch in it; Apple's GPU may wire three quarters.

@@ -41,12 +41,8 @@ def _first_moments(
     if mode == "forward":
         return moments
     moments |= backward_moments(shape, first, block, "cuda", gpu, in_last_block=True)
-    for name in (
-        "attention_forward",
-        "block_forward",
-        "loss_forward",
-        "loss_backward",
-    ):  # no product ran in autograd's thread yet
+    # No product ran in autograd's thread yet.
+    for name in ("attention_forward", "block_forward", "loss_forward", "loss_backward"):
         moments[name]["workspace"] = -gpu.workspace_bytes
     if shape.architecture == "gpt2" and not by_blocks(first):
         e, d, V = element_bytes(first), shape.n_embd, shape.vocab_size
