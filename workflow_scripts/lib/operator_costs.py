@@ -5,14 +5,14 @@ runs as a training step runs it: through autograd, under autocast, into memory a
 forward and backward apart. On CUDA the device is put to sleep while the host queues the calls, so that the device is
 timed without waiting for the host.
 
-What a step costs beyond its operators does not depend on their sizes: it is read off whole training steps of tiny
-models, of one block and of more.
+What a step costs beyond its operators does not depend on their sizes: it is read off the training steps of tiny
+models, of one block and of more, passes and update apart.
 """
 
 import operator
 import time
 from collections.abc import Callable
-from statistics import median
+from statistics import median, median_low
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,8 @@ CYCLES_PER_S = 2e9  # of a GPU's clock, roughly: how long it sleeps is checked, 
 MODELS = tuple((*kind, n_layer) for kind in (("gpt2", False), ("gpt2", True), ("llama", False)) for n_layer in (1, 8))
 N_EMBD, N_HEAD, LENGTH, VOCABULARY = 32, 2, 32, 64
 STEP_POINTS: dict[DeviceType, float] = {"cpu": 6.0, "cuda": 24.0, "mps": 24.0}
+# They are timed in turn, in so many rounds: on a shared host one visit was seen to differ by 40 % from the next.
+STEP_ROUNDS: dict[DeviceType, int] = {"cpu": 2, "cuda": 12, "mps": 12}
 ADAMW = OptimizerSpec(
     name="adamw", learning_rate=1e-4, min_learning_rate=1e-4, warmup_steps=0, decay_steps=1, schedule="constant",
     weight_decay=0.1, beta1=0.9, beta2=0.95, momentum=0.9, grad_clip=1.0,
@@ -111,28 +113,37 @@ def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], 
 
 
 def measure_steps(precision: Precision, spec: DeviceSpec, for_s: float) -> list[dict[str, Any]]:
-    """Times steps of tiny models, eagerly, as cells are timed.
+    """Times what steps of tiny models consist of, eagerly, as cells are timed.
+
+    An update is timed by itself: as what a step takes more than its passes it would be lost in what those differ by.
 
     Returns:
-        For each `model` (a `ModelShape` as JSON) and `mode` (`step`, and `forward_backward` without the update) the
-        median `seconds` and their number `n`.
+        For each `model` (a `ModelShape` as JSON) and `mode` (`forward_backward`, `optimizer_step`) the `seconds`, of
+        its rounds' medians the median, or of two the lesser; `n` samples.
     """
-    rounds = ROUNDS[spec.type]
+    rounds = STEP_ROUNDS[spec.type]
     measure = MeasureSpec(min_samples=5, target_interval=0.01, max_seconds=for_s / rounds, timeout_s=60.0)
     asked = StepSpec(batch_size=1, precision=precision, execution="eager")
-    tokens, found = np.arange(4 * LENGTH, dtype=np.uint16) % VOCABULARY, Fastest()
-    for architecture, bias, n_layer in MODELS * rounds:
+    tokens, phases = np.arange(4 * LENGTH, dtype=np.uint16) % VOCABULARY, []
+    for architecture, bias, n_layer in MODELS:
         model = ModelShape(
             architecture=architecture, n_layer=n_layer, n_head=N_HEAD, n_embd=N_EMBD, bias=bias,
             n_inner=default_inner(architecture, N_EMBD), vocab_size=VOCABULARY, sequence_length=LENGTH,
         )  # fmt: skip
         step = TrainStep.build(model, asked, ADAMW, spec, tokens, 10, 0)
-        for mode, run in (("step", step.run), ("forward_backward", step.forward_backward)):
-            samples = sample_steps(run, step.synchronise, clock=clock_of(step.device), measure=measure)
-            times = samples.samples_s or samples.cold_s[-1:]
-            row = {"model": to_json(model), "mode": mode, "precision": precision}
-            found.add((model, mode), {**row, "seconds": median(times), "n": len(times)})
-    return found.rows()
+        phases += [(model, step, mode, []) for mode in ("forward_backward", "optimizer_step")]
+    for _ in range(rounds):
+        for _, step, mode, visits in phases:
+            clock = clock_of(step.device)
+            samples = sample_steps(getattr(step, mode), step.synchronise, clock=clock, measure=measure)
+            visits.append(samples.samples_s or samples.cold_s[-1:])
+    return [
+        {
+            "model": to_json(model), "mode": mode, "precision": precision,
+            "seconds": median_low(median(times) for times in visits), "n": sum(len(times) for times in visits),
+        }
+        for model, _, mode, visits in phases
+    ]  # fmt: skip
 
 
 class Fastest:

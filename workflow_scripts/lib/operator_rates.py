@@ -20,6 +20,8 @@ from workflow_scripts.lib.operator_work import Direction, Kind, elements, flops,
 from workflow_scripts.lib.specs import Architecture, ModelShape, StepSpec, from_json
 
 SMOOTHING = 0.02  # of the logarithm of a measured time: about how well a short measurement repeats
+# Of a small step's operators, whether the optimizer's, others, or both were timed. Older calibrations hold whole steps.
+HOLDS_UPDATE = {"forward_backward": (False,), "optimizer_step": (True,), "step": (False, True)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -201,22 +203,28 @@ def _overheads(alone: Rates, small_steps: Sequence[dict[str, Any]]) -> tuple[Ove
             calls * alone.seconds(operator.kind, direction, operator.dims)
             for operator in step_operators(shape, step)
             for direction, calls in (("forward", operator.calls), ("backward", operator.backward_calls))
-            if calls and alone.knows(operator.kind) and (operator.kind != "optimizer" or one["mode"] == "step")
+            if calls and alone.knows(operator.kind) and (operator.kind == "optimizer") in HOLDS_UPDATE[one["mode"]]
         )
         of_kind = beyond.setdefault((shape.architecture, shape.bias), {})
         of_kind[one["mode"], shape.n_layer] = one["seconds"] - (0.0 if aside else known_s)
     found = [_overhead(*kind, times) for kind, times in beyond.items()]
-    # An update's time is a difference of two, and hardly another for one kind than for the others: their mean.
+    # An update hardly takes another time for one kind than for the others: their mean.
     updates = {name: fmean(getattr(one, name) for one in found) for name in ("update_s", "update_block_s")}
     return tuple(dataclasses.replace(one, **updates) for one in found)
 
 
 def _overhead(architecture: Architecture, bias: bool, beyond: dict[tuple[str, int], float]) -> Overhead:
     few, many = min(beyond)[1], max(beyond)[1]
+
+    def update_s(n_layer: int) -> float:
+        if ("optimizer_step", n_layer) in beyond:
+            return beyond["optimizer_step", n_layer]
+        return beyond["step", n_layer] - beyond["forward_backward", n_layer]
+
     parts = {}
     for name, of in (
         ("pass", lambda n_layer: beyond["forward_backward", n_layer]),
-        ("update", lambda n_layer: beyond["step", n_layer] - beyond["forward_backward", n_layer]),
+        ("update", update_s),
     ):
         block_s = min(max((of(many) - of(few)) / (many - few), 0.0), max(of(many), 0.0) / many)
         parts |= {f"{name}_block_s": block_s, f"{name}_s": max(of(few) - few * block_s, 0.0)}
