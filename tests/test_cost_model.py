@@ -9,7 +9,7 @@ from statistics import fmean
 import pytest
 
 from tests.tiny_run import ADAMW, CPU
-from workflow_scripts.lib import operator_costs
+from workflow_scripts.lib import operator_costs, small_steps
 from workflow_scripts.lib.cost_model import Case, TimeModel, as_json, read_models
 from workflow_scripts.lib.counts import count_parameters, flops_per_token
 from workflow_scripts.lib.operator_rates import OperatorTime, Overhead, Rates, read_rates
@@ -221,7 +221,7 @@ def test_operators_are_measured_and_become_rates():
     assert all(one["seconds"] > 0 for one in found["operators"])
     assert found["unavailable"][0]["precision"] == "tf32"
     assert len(parts) == 1
-    assert len(found["small_steps"]) == 2 * len(operator_costs.MODELS)
+    assert len(found["small_steps"]) == 2 * len(small_steps.MODELS)
     rates = read_rates({"ceilings": CEILINGS, **json.loads(json.dumps(found))})
     assert list(rates) == ["fp32"]
     assert TimeModel(device_type="cpu", rates=rates["fp32"]).predict(shape(), step(), ADAMW).step_time_s > 0

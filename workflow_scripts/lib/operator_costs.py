@@ -5,39 +5,25 @@ runs as a training step runs it: through autograd, under autocast, into memory a
 forward and backward apart. On CUDA the device is put to sleep while the host queues the calls, so that the device is
 timed without waiting for the host.
 
-What a step costs beyond its operators does not depend on their sizes: it is read off the training steps of tiny
-models, of one block and of more, passes and update apart.
+What a step costs beyond its operators is read off steps of tiny models, see `small_steps`.
 """
 
 import operator
 import time
 from collections.abc import Callable
-from statistics import median, median_low
+from statistics import median
 from typing import Any
 
-import numpy as np
 import torch
 
-from workflow_scripts.lib.counts import default_inner
 from workflow_scripts.lib.device_timing import clock_of, synchronise
 from workflow_scripts.lib.operator_calls import Call, build
 from workflow_scripts.lib.operator_sizes import ALWAYS_FP32, sizes
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.precision import autocast, set_precision
 from workflow_scripts.lib.process_memory import given_pages, touch_memory
-from workflow_scripts.lib.specs import (
-    DeviceSpec,
-    DeviceType,
-    MeasureSpec,
-    ModelShape,
-    OptimizerSpec,
-    Precision,
-    StepSpec,
-    from_json,
-    to_json,
-)
-from workflow_scripts.lib.step import TrainStep
-from workflow_scripts.lib.timing import sample_steps
+from workflow_scripts.lib.small_steps import MODELS, STEP_POINTS, measure_steps
+from workflow_scripts.lib.specs import DeviceSpec, DeviceType, Precision, from_json
 
 LEAST_CALLS = 3  # of which the median counts: what disturbs a call disturbs it in a step, too
 SMALL_CALLS = 0.5  # share of the time that would do if no call took longer than its point's time
@@ -52,17 +38,6 @@ HEAP_BYTES = 2**31  # of a processor's memory, taken before anything is timed: m
 ROUNDS: dict[DeviceType, int] = {"cpu": 2, "cuda": 1, "mps": 1}
 FEW_PAGES, RETRIES = 16, 8  # given to a call that counts all the same; how often one given more is called again
 CYCLES_PER_S = 2e9  # of a GPU's clock, roughly: how long it sleeps is checked, not trusted
-# Tiny models whose steps are timed: architecture, biases, layers; a step repeats for so many points' time, on GPUs for
-# more, where all that the host takes is read off these steps.
-MODELS = tuple((*kind, n_layer) for kind in (("gpt2", False), ("gpt2", True), ("llama", False)) for n_layer in (1, 8))
-N_EMBD, N_HEAD, LENGTH, VOCABULARY = 32, 2, 32, 64
-STEP_POINTS: dict[DeviceType, float] = {"cpu": 6.0, "cuda": 24.0, "mps": 24.0}
-# They are timed in turn, in so many rounds: on a shared host one visit was seen to differ by 40 % from the next.
-STEP_ROUNDS: dict[DeviceType, int] = {"cpu": 2, "cuda": 12, "mps": 12}
-ADAMW = OptimizerSpec(
-    name="adamw", learning_rate=1e-4, min_learning_rate=1e-4, warmup_steps=0, decay_steps=1, schedule="constant",
-    weight_decay=0.1, beta1=0.9, beta2=0.95, momentum=0.9, grad_clip=1.0,
-)  # fmt: skip
 
 Send = Callable[[dict[str, Any]], None]
 
@@ -98,7 +73,7 @@ def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], 
         try:
             set_precision(precision, device)
             if precision in asked:
-                result["small_steps"] += measure_steps(precision, spec, STEP_POINTS[spec.type] * each_s)
+                result["small_steps"] += measure_steps(precision, spec, STEP_POINTS[spec.type] * each_s, read)
             else:
                 points = [point for point in points if point[1] in ALWAYS_FP32]
         except Unavailable as error:
@@ -110,40 +85,6 @@ def measure_operators(arguments: dict[str, Any], send: Send, read: Callable[[], 
         send({"partial": result})
     set_precision("fp32", device)
     return result
-
-
-def measure_steps(precision: Precision, spec: DeviceSpec, for_s: float) -> list[dict[str, Any]]:
-    """Times what steps of tiny models consist of, eagerly, as cells are timed.
-
-    An update is timed by itself: as what a step takes more than its passes it would be lost in what those differ by.
-
-    Returns:
-        For each `model` (a `ModelShape` as JSON) and `mode` (`forward_backward`, `optimizer_step`) the `seconds`, of
-        its rounds' medians the median, or of two the lesser; `n` samples.
-    """
-    rounds = STEP_ROUNDS[spec.type]
-    measure = MeasureSpec(min_samples=5, target_interval=0.01, max_seconds=for_s / rounds, timeout_s=60.0)
-    asked = StepSpec(batch_size=1, precision=precision, execution="eager")
-    tokens, phases = np.arange(4 * LENGTH, dtype=np.uint16) % VOCABULARY, []
-    for architecture, bias, n_layer in MODELS:
-        model = ModelShape(
-            architecture=architecture, n_layer=n_layer, n_head=N_HEAD, n_embd=N_EMBD, bias=bias,
-            n_inner=default_inner(architecture, N_EMBD), vocab_size=VOCABULARY, sequence_length=LENGTH,
-        )  # fmt: skip
-        step = TrainStep.build(model, asked, ADAMW, spec, tokens, 10, 0)
-        phases += [(model, step, mode, []) for mode in ("forward_backward", "optimizer_step")]
-    for _ in range(rounds):
-        for _, step, mode, visits in phases:
-            clock = clock_of(step.device)
-            samples = sample_steps(getattr(step, mode), step.synchronise, clock=clock, measure=measure)
-            visits.append(samples.samples_s or samples.cold_s[-1:])
-    return [
-        {
-            "model": to_json(model), "mode": mode, "precision": precision,
-            "seconds": median_low(median(times) for times in visits), "n": sum(len(times) for times in visits),
-        }
-        for model, _, mode, visits in phases
-    ]  # fmt: skip
 
 
 class Fastest:
