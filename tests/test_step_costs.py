@@ -8,8 +8,9 @@ import pytest
 from tests.test_cost_model import device, shape, step
 from tests.tiny_run import ADAMW
 from workflow_scripts.lib import head_loss, operator_work
+from workflow_scripts.lib.cost_model import Case, TimeModel
 from workflow_scripts.lib.operator_work import Operator, fused_bytes
-from workflow_scripts.lib.step_costs import ARITHMETIC, STEP_KERNELS, step_costs, step_traffic_bytes
+from workflow_scripts.lib.step_costs import ARITHMETIC, STEP_KERNELS, StepCosts, step_costs, step_traffic_bytes
 
 
 @pytest.mark.parametrize(
@@ -36,6 +37,40 @@ def test_on_cuda_the_slower_of_host_and_device_sets_the_pace_and_a_graph_frees_i
     assert eager.total_s == pytest.approx(eager.launch_s)
     assert eager.launch_s > eager.compute_s + eager.bandwidth_s
     assert graphed.total_s < eager.total_s / 4
+
+
+def test_a_device_that_takes_longer_than_its_host_bounds_a_step_though_each_of_its_parts_is_shorter():
+    costs = StepCosts(
+        launch_s=4.0, bandwidth_s=3.5, compute_s=2.5, attention_s=0.0, vocabulary_s=0.0, side_by_side=True
+    )
+    assert (costs.bound, costs.total_s) == ("bandwidth", 6.0)
+    alone = dataclasses.replace(costs, side_by_side=False)
+    assert (alone.bound, alone.total_s) == ("launch", 10.0)
+
+
+def test_cells_that_waited_for_the_host_say_nothing_of_the_device():
+    rates = device(flop_per_s=1e13, bytes_per_s=1e11, host_s=20e-6)
+
+    def costs(batch_size):
+        return step_costs(shape(8, 64), step(batch_size), ADAMW, "cuda", rates)
+
+    def case(batch_size):
+        of = costs(batch_size)
+        seconds = max(1.5 * of.launch_s, of.bandwidth_s + of.compute_s)
+        return Case(shape=shape(8, 64), step=step(batch_size), optimizer=ADAMW, step_time_s=seconds)
+
+    host_s, sizes = costs(1).launch_s, [2**n for n in range(14)]
+    device_s = {n: costs(n).bandwidth_s + costs(n).compute_s for n in sizes}
+    few, near, many = (
+        [n for n in sizes if low * host_s < device_s[n] < high * host_s] for low, high in ((0, 0.7), (1, 1.4), (2, 50))
+    )
+    assert min(map(len, (few, near, many))) > 0
+    model = TimeModel(device_type="cuda", rates=rates, cases=tuple(map(case, few)))
+    told = {n: model.predict(shape(8, 64), step(n), ADAMW) for n in near + many}
+    for n in near:  # the device takes longer than the host was calibrated to, but not than it takes
+        assert (told[n].bound, told[n].step_time_s) == ("launch", pytest.approx(1.5 * host_s, rel=0.05))
+    for n in many:
+        assert told[n].step_time_s == pytest.approx(device_s[n], rel=0.2)
 
 
 @pytest.mark.parametrize(("precision", "element"), [("fp32", 4), ("bf16", 2)])

@@ -3,6 +3,7 @@
 The correction is a regression on the logarithm of measured over summed time, one for each device, precision and
 execution: a Gaussian process with fixed priors (Rasmussen and Williams 2006, sections 2.2 and 2.7) on a constant, on
 the shares of the sum that launches, traffic, attention and vocabulary have, on size, and on nearness to measured cells.
+Where host and device work side by side each is corrected by itself, and the slower one counts.
 Its scale follows the data, with a prior as strong as `PRIOR_CELLS` cells, so that intervals are Student's t (section
 9.9). A cell that strays from what all others say of it, as one does that was disturbed, counts less. With no cell at
 all it is the sum itself, with the interval of the priors. Nothing here imports torch.
@@ -22,11 +23,11 @@ from scipy import special
 
 from workflow_scripts.lib.operator_rates import Rates
 from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec, StepSpec, from_json, to_json
-from workflow_scripts.lib.step_costs import Bound, StepCosts, step_costs
+from workflow_scripts.lib.step_costs import BOUNDS, Bound, StepCosts, step_costs
 
 # What the logarithm of actual over summed time may owe to each feature, as the standard deviation of its weight.
 PRIORS = {
-    "constant": 0.35,
+    "constant": 0.2,
     "launch": 0.3,
     "bandwidth": 0.1,
     "attention": 0.1,
@@ -39,6 +40,7 @@ NOISE = 0.1  # of a cell's median against a repeat, on machines that others use,
 # A cell that is so many deviations from what the others say of it is trusted less, if there are enough of them.
 STRAY, ENOUGH = 2.5, 4
 PRIOR_CELLS = 4
+FITS = 2  # which side of a measured step was the slower one is told better by what a first fit says
 CONFIDENCE = 0.95
 
 
@@ -73,16 +75,14 @@ class TimeModel:
 
     def predict(self, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> StepPrediction:
         """Predicts one optimizer step."""
-        costs = self._costs(shape, step, optimizer)
-        shift, deviation, freedom = self._process.at(_features(shape, costs), _place(shape, step))
-        half = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2)) * deviation
-        expected = costs.total_s * math.exp(shift)
+        slower, *others = self._sides(shape, step, optimizer, self._process)
+        half = float(special.stdtrit(self._process.freedom, (1 + CONFIDENCE) / 2)) * slower.deviation
         return StepPrediction(
-            step_time_s=expected,
-            low_s=expected * math.exp(-half),
-            high_s=expected * math.exp(half),
-            bound=costs.bound,
-            parts_s={name: seconds * math.exp(shift) for name, seconds in costs.parts_s.items()},
+            step_time_s=slower.expected_s,
+            low_s=slower.expected_s * math.exp(-half),
+            high_s=slower.expected_s * math.exp(half),
+            bound=slower.costs.bound,
+            parts_s={name: sum(side.part_s(name) for side in (slower, *others)) for name in BOUNDS},
         )
 
     def sum_s(self, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> float:
@@ -116,13 +116,14 @@ class TimeModel:
         n = len(self.cases)
         if n <= k:
             return None
-        known, drawing, errors = self._process, random.Random(seed), []
+        drawing, errors = random.Random(seed), []
         for _ in range(draws):
             chosen = drawing.sample(range(n), k)
-            few = known.of(chosen)
+            few = dataclasses.replace(self, cases=tuple(self.cases[index] for index in chosen))
             for index in set(range(n)) - set(chosen):
-                expected, _, _ = few.at(known.features[index], known.places[index])
-                errors.append(abs(math.exp(expected - known.logs[index]) - 1))
+                case = self.cases[index]
+                expected_s = few.predict(case.shape, case.step, case.optimizer).step_time_s
+                errors.append(abs(expected_s / case.step_time_s - 1))
         return sum(errors) / len(errors)
 
     def _costs(self, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> StepCosts:
@@ -133,13 +134,40 @@ class TimeModel:
 
     @functools.cached_property
     def _process(self) -> "_Process":
-        features, places, logs = [], [], []
-        for case in self.cases:
-            costs = self._costs(case.shape, case.step, case.optimizer)
-            features.append(_features(case.shape, costs))
-            places.append(_place(case.shape, case.step))
-            logs.append(math.log(case.step_time_s / costs.total_s))
-        return _Process(features, places, logs)
+        process = _Process((), (), ())
+        for _ in range(FITS):
+            slower = [self._sides(case.shape, case.step, case.optimizer, process)[0] for case in self.cases]
+            sums_s = [side.costs.total_s for side in slower]
+            logs = [math.log(case.step_time_s / sum_s) for case, sum_s in zip(self.cases, sums_s, strict=True)]
+            process = _Process([side.features for side in slower], [side.place for side in slower], logs)
+        return process
+
+    def _sides(self, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, process: "_Process") -> list["_Side"]:
+        """A step's sides as a regression corrects them, the slower one first: it is what is measured."""
+        place, sides = _place(shape, step), []
+        for costs in self._costs(shape, step, optimizer).sides:
+            features = _features(shape, costs)
+            shift, deviation = process.at(features, place)
+            sides.append(_Side(costs=costs, features=features, place=place, shift=shift, deviation=deviation))
+        return sorted(sides, key=lambda side: -side.expected_s)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Side:
+    """A step, or what the host or the device does of it where they work side by side, with its correction."""
+
+    costs: StepCosts
+    features: np.ndarray
+    place: np.ndarray
+    shift: float
+    deviation: float
+
+    @property
+    def expected_s(self) -> float:
+        return self.costs.total_s * math.exp(self.shift)
+
+    def part_s(self, name: Bound) -> float:
+        return self.costs.parts_s[name] * math.exp(self.shift)
 
 
 def _features(shape: ModelShape, costs: StepCosts) -> np.ndarray:
@@ -190,23 +218,19 @@ class _Process:
                 break
             noise[stray] *= 4 * errors[stray] / STRAY**2
 
-    def of(self, chosen: Sequence[int]) -> "_Process":
-        """The regression on some of the cells."""
-        return _Process(*([values[i] for i in chosen] for values in (self.features, self.places, self.logs)))
-
     def _between(self, features: np.ndarray, places: np.ndarray) -> np.ndarray:
         mine, here = (np.stack(self.features), np.stack(self.places)) if len(self.features) else (features, places)
         apart = ((places[:, None] - here[None]) ** 2).sum(axis=2) / OCTAVES_NEAR**2
         return (features * self.variances) @ mine.T + NEARNESS**2 * np.exp(-apart / 2)
 
-    def at(self, features: np.ndarray, place: np.ndarray) -> tuple[float, float, int]:
-        """Gives mean and deviation of the logarithm of a measured time over the sum, and the degrees of freedom."""
+    def at(self, features: np.ndarray, place: np.ndarray) -> tuple[float, float]:
+        """Gives mean and deviation of the logarithm of a measured time over the sum."""
         variance = float(features @ (self.variances * features)) + NEARNESS**2 + NOISE**2
         if not len(self.logs):
-            return 0.0, math.sqrt(variance), self.freedom
+            return 0.0, math.sqrt(variance)
         shared = self._between(features[None], place[None])[0]
         mean = float(shared @ self.inverse @ self.logs)
-        return mean, math.sqrt(self.scale * max(variance - shared @ self.inverse @ shared, NOISE**2)), self.freedom
+        return mean, math.sqrt(self.scale * max(variance - shared @ self.inverse @ shared, NOISE**2))
 
 
 def as_json(models: dict[str, TimeModel]) -> dict[str, Any]:

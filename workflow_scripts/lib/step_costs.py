@@ -8,6 +8,7 @@ as many.
 """
 
 import dataclasses
+import functools
 from statistics import fmean
 from typing import Literal
 
@@ -45,22 +46,40 @@ NEWTON_SCHULZ_STEPS = 5  # torch.optim.Muon's default
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepCosts:
-    """Seconds of a step by what bounds them; `total_s` is less than their sum where host and device overlap."""
+    """Seconds of a step by what bounds them, and what of them attention and vocabulary take.
+
+    `side_by_side`: the host's launches go on beside the device's work, and the slower of the two sets the pace.
+    """
 
     launch_s: float
     bandwidth_s: float
     compute_s: float
-    total_s: float
     attention_s: float
     vocabulary_s: float
+    side_by_side: bool = False
 
     @property
     def parts_s(self) -> dict[str, float]:
         return {"launch": self.launch_s, "bandwidth": self.bandwidth_s, "compute": self.compute_s}
 
+    @functools.cached_property
+    def sides(self) -> tuple["StepCosts", ...]:
+        """The host's and the device's work, each alone, where they go on side by side; else all of it."""
+        if not self.side_by_side:
+            return (self,)
+        idle = {"bandwidth_s": 0.0, "compute_s": 0.0, "attention_s": 0.0, "vocabulary_s": 0.0}
+        host = dataclasses.replace(self, side_by_side=False, **idle)
+        device = dataclasses.replace(self, side_by_side=False, launch_s=0.0)
+        return tuple(side for side in (host, device) if side.total_s > 0)
+
+    @property
+    def total_s(self) -> float:
+        return max(sum(side.parts_s.values()) for side in self.sides)
+
     @property
     def bound(self) -> Bound:
-        return max(BOUNDS, key=self.parts_s.__getitem__)
+        slower = max(self.sides, key=lambda side: side.total_s)
+        return max(BOUNDS, key=slower.parts_s.__getitem__)
 
 
 def step_costs(
@@ -83,18 +102,15 @@ def step_costs(
             parts[_bound(operator, direction, step, rates)] += seconds - launch_s
             attention_s += seconds if operator.kind == "attention" else 0.0
             vocabulary_s += seconds if operator.of_vocabulary else 0.0
-    total_s = sum(parts.values())
     if step.execution == "graphed":
         # These kernels are no operator's; each takes the step from one to the next and at least what the shortest does.
         parts["launch"] = STEP_KERNELS * ((rates.kernel_s or 0.0) + rates.shortest_s)
-        total_s += parts["launch"]
     else:
-        beyond_s = _beyond_s(shape, step, optimizer, rates)
-        parts["launch"] += beyond_s
-        total_s = max(beyond_s, total_s) if overlapped else total_s + beyond_s
+        parts["launch"] += _beyond_s(shape, step, optimizer, rates)
     return StepCosts(
         **{f"{name}_s": seconds for name, seconds in parts.items()},
-        total_s=total_s, attention_s=attention_s, vocabulary_s=vocabulary_s,
+        attention_s=attention_s, vocabulary_s=vocabulary_s,
+        side_by_side=overlapped and step.execution != "graphed",
     )  # fmt: skip
 
 
