@@ -46,6 +46,11 @@ WHOLE = [  # a model in one graph
     # A matrix's gradient turned into float32; the embedding's.
     ("gpt2", (1, 15, 1920, 65, 256, False, 0.0), PLAIN, ("bf16", "compiled", 2, 1, "auto", False), 416_000, 515192832),
     ("gpt2", (1, 2, 256, 10000, 1024, False, 0.1), ADAM, ("fp16", "compiled", 1, 1, "auto", False), 408_000, 175193088),
+    # The embedding's and its copy, where head and loss are one, and the head's is not made with it.
+    ("gpt2", (5, 2, 256, 50304, 128, True, 0.0), ADAFACTOR, ("fp32", "compiled", 2, 1, "auto", False), 416_000,
+     373_069_312),
+    ("llama", (1, 2, 128, 10000, 256, False, 0.0), MUON, ("tf32", "compiled", 8, 4, "auto", False), 464_000,
+     158_752_768),
 ]  # fmt: skip
 BLOCKS = [  # with checkpointing each block is one
     ("gpt2", (1, 10, 320, 10000, 512, False, 0.0), ADAFACTOR, ("bf16", "compiled", 8, 1, "auto", True), 464_000,
