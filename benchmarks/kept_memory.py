@@ -72,7 +72,7 @@ def _step_time_s(shape: tuple, device: DeviceSpec, environment: dict[str, str] |
     step = StepSpec(batch_size=batch_size, precision="fp32", execution="eager")
     measure = MeasureSpec(min_samples=5, target_interval=0.02, max_seconds=2.0, timeout_s=120.0)
     arguments = {"device": to_json(device), "optimizer": to_json(OPTIMIZER), "measure": to_json(measure)}
-    arguments |= {"shapes": [(to_json(model), to_json(step))], "rounds": 1}
+    arguments |= {"shapes": [(to_json(model), to_json(step))]}
     heard: list[dict] = []
     target = "benchmarks.prediction_sides:measure_shapes"
     outcome = run_isolated(

@@ -8,8 +8,12 @@ Assay from three of the known shapes and from all of them. Every shape is visite
 them, each round in another order, in several processes. Its time is the median of its visits, each divided by how slow
 its round was for all shapes, because a machine that others use, too, is slower in some minutes than in others. How far
 a shape's last visit differs from its first is shown as well: no prediction can be expected to agree with a single
-measurement better than the next measurement does. A process that makes more than one round keeps all shapes alive,
-which saves their building, and on a processor makes them slower (2 to 3 % seen).
+measurement better than the next measurement does. With more than one round all shapes stay alive, which saves their
+building, and on a processor makes them slower (2 to 3 % seen). Where building takes most of the time, because steps are
+compiled, several processes may each build a share of them, before one step after the other is timed:
+
+    python benchmarks/prediction.py --device cuda --precision bf16 --execution compiled --processes 1 --rounds 20
+        --seconds 0.15 --builders 16
 
 Peak memory is compared, too, except of captured steps, which `prediction_memory.py` measures in a process each.
 
@@ -131,7 +135,7 @@ def _measure(
     Known and fresh ones share it: its luck would else be a difference between them. Visits are added to `seen` as they
     come, and nothing else is done meanwhile; what is compiled stays in the folder `compiled` for the next process.
     """
-    rest, environment = list(shapes), None
+    rest, environment, in_turn = list(shapes), None, options.rounds > 1
     measure = MeasureSpec(min_samples=5, target_interval=0.02, max_seconds=options.seconds, timeout_s=options.timeout)
     while rest:
         heard: list[int] = []
@@ -141,21 +145,23 @@ def _measure(
             role, shape, step = shapes_left[index]
             heard.append(index)
             add_visit(seen, {"role": role, "shape": to_json(shape), "step": to_json(step), **message})
-            told = f"{message['step_time_s'] * 1e3:.2f} ms" if "step_time_s" in message else message["failed"]
+            seconds = message.get("step_time_s")
+            told = message.get("failed", "built") if seconds is None else f"{seconds * 1e3:.2f} ms"
             print(f"{role} {shape.architecture} {shape.n_layer}×{shape.n_embd}: {told}", file=sys.stderr, flush=True)
 
         outcome = run_isolated(
-            "benchmarks.prediction_sides:measure_shapes",
+            f"benchmarks.prediction_sides:{'measure_in_turn' if in_turn else 'measure_shapes'}",
             {
                 "device": to_json(device), "optimizer": to_json(OPTIMIZER), "measure": to_json(measure),
                 "shapes": [(to_json(shape), to_json(step)) for _, shape, step in rest], "rounds": options.rounds,
+                "builders": options.builders,
             },
             device=device, timeout_s=options.timeout, on_message=take, compiled=compiled,
         )  # fmt: skip
         if outcome.status == "ok":
             return outcome.result["environment"]
         _tell("shapes", outcome)
-        rest = rest[max(heard, default=-1) + 2 :]  # but the one that ended it
+        rest = [] if in_turn else rest[max(heard, default=-1) + 2 :]  # but the one that ended it
     return environment
 
 
@@ -272,6 +278,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--known", type=int, default=8, help="shapes that are measured to fit on, at most 10")
     parser.add_argument("--processes", type=int, default=4, help="how many measure all shapes, one after the other")
     parser.add_argument("--rounds", type=int, default=1, help="how often each does; more than once all stay in memory")
+    parser.add_argument("--builders", type=int, default=1, help="with more rounds: processes that build side by side")
     parser.add_argument("--seconds", type=float, default=0.5, help="longest sampling of a visit, after its first step")
     parser.add_argument("--calibration", type=float, default=20.0, help="time for operators in each precision, in s")
     parser.add_argument("--sustain", type=float, default=1.0, help="how long the product is sustained, in s")

@@ -1,9 +1,11 @@
-"""What the processes of `prediction.py` do: time steps of many shapes, one after the other."""
+"""What the processes of `prediction.py` do: time steps of many shapes, one after the other or in turn."""
 
 import gc
+import multiprocessing
 import random
 import statistics
 from collections.abc import Callable
+from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
@@ -26,65 +28,118 @@ Send = Callable[[dict[str, Any]], None]
 
 
 def measure_shapes(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
-    """Times the training step of each shape in this process.
+    """Times the training step of each shape in this process; each is gone before the next is built.
 
     Args:
-        arguments: `device`, `optimizer`, `measure` (specs as JSON); `shapes`: pairs of ModelShape and StepSpec;
-            `rounds`: how often each is timed. Once: each is gone before the next is built; more often: all stay, and
-            are timed in turn, in an order that differs between rounds.
-        send: takes, each time, a shape's `index` with `step_time_s` (median of the warm steps, `interval_s` its 95 %
-            interval, None for few), `n` of them and, the first time, `peak_allocated_bytes` (None where not counted),
-            or `failed`: why it could not be measured.
+        arguments: `device`, `optimizer`, `measure` (specs as JSON); `shapes`: pairs of ModelShape and StepSpec.
+        send: takes of each shape its `index`, `step_time_s` (median of the warm steps, `interval_s` its 95 % interval,
+            None for few), `n` of them and `peak_allocated_bytes` (None where not counted), or `failed`: why it could
+            not be measured.
 
     Returns:
         `environment`: what measured.
     """
-    device = from_json(DeviceSpec, arguments["device"])
-    where = torch.device(device.torch_name)
-    optimizer = from_json(OptimizerSpec, arguments["optimizer"])
-    if where.type == "cpu":
-        touch_memory(HEAP_BYTES)
-    measure = from_json(MeasureSpec, arguments["measure"])
-    base, rounds, alive = _own_of_all(where), arguments["rounds"], {}
-    torch._dynamo.config.recompile_limit = len(arguments["shapes"]) + 1  # each compiles the same functions once more
-    for index, (shape, step) in enumerate(arguments["shapes"]):
-        model, spec = from_json(ModelShape, shape), from_json(StepSpec, step)
-        others = _allocated(where) - base
-        try:
-            built = _build(model, spec, optimizer, device)
-            first = _time(built, measure)
-        except (RuntimeError, Unavailable) as error:
-            if not (isinstance(error, Unavailable) or is_out_of_memory(error)):
-                raise
-            send({"index": index, "failed": one_line(str(error))})
-        else:
-            peak = peak_memory(where)["peak_allocated_bytes"]
-            send({"index": index, **first, "peak_allocated_bytes": None if peak is None else peak - others})
-            if rounds > 1:
-                alive[index] = built
-        built = None
-        if rounds == 1:
-            torch._dynamo.reset()
-        gc.collect()  # of what compiled code held, too: it would count as the next shape's
-        reset_peak_memory(where)
-    for number in range(1, rounds):
-        for index in random.Random(number).sample(sorted(alive), len(alive)):
-            send({"index": index, **_time(alive[index], measure)})
-    name = torch.cuda.get_device_name(where) if where.type == "cuda" else None
-    environment = {"torch": torch.__version__, "cuda": torch.version.cuda, "device_name": name}
+    bench = _Bench(arguments)
+    for index in range(len(arguments["shapes"])):
+        send(bench.build(index)[0])
+        torch._dynamo.reset()
+        bench.clear()
+    return {"environment": bench.environment()}
+
+
+def measure_in_turn(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
+    """Times the training steps of shapes in rounds, each in another order, when all have been built.
+
+    Building takes most of the time where steps are compiled, and can go on side by side; timing cannot.
+
+    Args:
+        arguments: as of `measure_shapes`; `rounds`; `builders`: how many processes build a share of the shapes each,
+            which stay alive there.
+        send: takes of each shape what `measure_shapes` tells but for times, which come with each round.
+
+    Returns:
+        As `measure_shapes`.
+    """
+    n, spawn = len(arguments["shapes"]), multiprocessing.get_context("spawn")
+    shares = [range(first, n, arguments["builders"]) for first in range(min(arguments["builders"], n))]
+    builders, owners = [], {}
+    for share in shares:
+        ours, theirs = spawn.Pipe()
+        spawn.Process(target=_build_and_time, args=(arguments, share, theirs), daemon=True).start()
+        theirs.close()  # so that its end is seen
+        builders.append(ours)
+    for builder, share in zip(builders, shares, strict=True):
+        for index in share:
+            told = builder.recv()
+            send({name: told[name] for name in ("index", "failed", "peak_allocated_bytes") if name in told})
+            if "failed" not in told:
+                owners[index] = builder
+        environment = builder.recv()
+    for number in range(arguments["rounds"]):
+        for index in random.Random(number).sample(sorted(owners), len(owners)):
+            owners[index].send(index)
+            send(owners[index].recv())
+    for builder in builders:
+        builder.send(None)
     return {"environment": environment}
 
 
-def _build(model: ModelShape, spec: StepSpec, optimizer: OptimizerSpec, device: DeviceSpec) -> TrainStep:
-    tokens = np.random.default_rng(0).integers(0, model.vocab_size, N_TOKENS).astype(np.uint16)
-    drawn_on = "device" if device.type != "cpu" or count_parameters(model).total > DRAWN_ON_DEVICE_ABOVE else "cpu"
-    return TrainStep.build(model, spec, optimizer, device, tokens, N_BATCHES, 0, drawn_on)
+def _build_and_time(arguments: dict[str, Any], share: range, coordinator: Connection) -> None:
+    """Builds a share of the shapes, then times those that it is asked for."""
+    bench, alive = _Bench(arguments), {}
+    torch._dynamo.config.recompile_limit = len(share) + 1  # each compiles the same functions once more
+    for index in share:
+        told, alive[index] = bench.build(index)
+        coordinator.send(told)
+        bench.clear()
+    coordinator.send(bench.environment())
+    for index in iter(coordinator.recv, None):
+        coordinator.send({"index": index, **bench.time(alive[index])})
 
 
-def _time(step: TrainStep, measure: MeasureSpec) -> dict[str, Any]:
-    samples = sample_steps(step.run, step.synchronise, clock=clock_of(step.device), measure=measure)
-    times = samples.samples_s or samples.cold_s[-1:]
-    return {"step_time_s": statistics.median(times), "interval_s": median_interval(times), "n": len(times)}
+class _Bench:
+    """Builds and times steps on a device."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self.device = from_json(DeviceSpec, arguments["device"])
+        self.optimizer = from_json(OptimizerSpec, arguments["optimizer"])
+        self.measure = from_json(MeasureSpec, arguments["measure"])
+        self.shapes = arguments["shapes"]
+        self.where = torch.device(self.device.torch_name)
+        if self.where.type == "cpu":
+            touch_memory(HEAP_BYTES)
+        self.own_bytes = _own_of_all(self.where)
+
+    def build(self, index: int) -> tuple[dict[str, Any], TrainStep | None]:
+        """Builds and times one; gives what is told of it, and its step if it could be measured."""
+        model, spec = from_json(ModelShape, self.shapes[index][0]), from_json(StepSpec, self.shapes[index][1])
+        others = _allocated(self.where) - self.own_bytes
+        tokens = np.random.default_rng(0).integers(0, model.vocab_size, N_TOKENS).astype(np.uint16)
+        large = count_parameters(model).total > DRAWN_ON_DEVICE_ABOVE
+        drawn_on = "device" if self.device.type != "cpu" or large else "cpu"
+        try:
+            step = TrainStep.build(model, spec, self.optimizer, self.device, tokens, N_BATCHES, 0, drawn_on)
+            first = self.time(step)
+        except (RuntimeError, Unavailable) as error:
+            if not (isinstance(error, Unavailable) or is_out_of_memory(error)):
+                raise
+            return {"index": index, "failed": one_line(str(error))}, None
+        peak = peak_memory(self.where)["peak_allocated_bytes"]
+        return {"index": index, **first, "peak_allocated_bytes": None if peak is None else peak - others}, step
+
+    def time(self, step: TrainStep) -> dict[str, Any]:
+        samples = sample_steps(step.run, step.synchronise, clock=clock_of(step.device), measure=self.measure)
+        times = samples.samples_s or samples.cold_s[-1:]
+        return {"step_time_s": statistics.median(times), "interval_s": median_interval(times), "n": len(times)}
+
+    def clear(self) -> None:
+        """Lets the next shape's peak be its own."""
+        gc.collect()  # of what compiled code held, too
+        reset_peak_memory(self.where)
+
+    def environment(self) -> dict[str, Any]:
+        name = torch.cuda.get_device_name(self.where) if self.where.type == "cuda" else None
+        return {"torch": torch.__version__, "cuda": torch.version.cuda, "device_name": name}
 
 
 def _own_of_all(where: torch.device) -> int:
