@@ -73,8 +73,10 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
             copies = (6 if e == 4 else 5) * wide
             beside = residual + norm + copies
             # The scores and their softmax, in float32 one in place of the other where neither is kept; what dropout
-            # leaves is kept as well, but in 16 bits.
-            n_scores = 2 if e == 2 else 1 if by_blocks(step) else 3 if dropout else 2
+            # leaves is kept as well, but in 16 bits. There, on a CPU, its tensor stays for the next block's scores, so
+            # that the last block has one more (torch 2.13).
+            handed_on = device_type == "cpu" and dropout and shape.n_layer > 1 and not by_blocks(step)
+            n_scores = 2 + handed_on if e == 2 else 1 if by_blocks(step) else 3 if dropout else 2
             attention_forward = beside + scores * n_scores + mask_scores
             # The softmax and its gradient, or in 16 bits that gradient and the softmax once more, turned.
             attention_backward = (5 if e == 4 else 4) * wide + whole + 2 * scores + mask_scores
