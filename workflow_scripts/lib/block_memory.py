@@ -94,7 +94,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
                 gradients = (2 * scores - mask_scores if dropout else 3 * scores) - wide
             else:
                 largest = scores * 7 // 2 if dropout and e == 2 else scores * 3 if dropout else scores * 2
-                gradients = scores + 4 * d if dropout and e == 2 else scores * (1 if dropout else 2) - wide
+                gradients = (scores + 4 * d if e == 2 else scores) if dropout else 2 * scores - wide
             attention_forward = residual + norm + 4 * wide + rotated + upcast + 12 * d + bias + largest
             attention_backward = attention + gradients
     else:
@@ -112,6 +112,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
     mlp_forward = kept
     # In half precision the gradient that comes in is cast, too.
     mlp_backward = kept + hidden_gradient + (wide if e == 2 and not (llama or compiled) else 0)
+    if llama and factors and e == 4:  # those of dropout on the block's output are gone
+        mlp_backward -= mask
     if by_blocks(step) and device_type == "cuda":  # not the stream is computed again, but what is added to it
         mlp_backward -= residual - wide
     if step.checkpointing:
