@@ -3,7 +3,6 @@
 The correction is a regression on the logarithm of measured over summed time, one for each device, precision and
 execution: a Gaussian process with fixed priors (Rasmussen and Williams 2006, sections 2.2 and 2.7) on a constant, on
 the shares of the sum that launches, traffic, attention and vocabulary have, on size, and on nearness to measured cells.
-Where host and device work side by side each is corrected by itself, and the slower one counts.
 Its scale follows the data, with a prior as strong as `PRIOR_CELLS` cells, so that intervals are Student's t (section
 9.9). A cell that strays from what all others say of it, as one does that was disturbed, counts less. With no cell at
 all it is the sum itself, with the interval of the priors. Nothing here imports torch.
