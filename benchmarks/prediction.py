@@ -12,8 +12,8 @@ measurement better than the next measurement does. With more than one round all 
 building, and on a processor makes them slower (2 to 3 % seen). Where building takes most of the time, because steps are
 compiled, several processes may each build a share of them, before one step after the other is timed:
 
-    python benchmarks/prediction.py --device cuda --precision bf16 --execution compiled --processes 1 --rounds 20
-        --seconds 0.15 --builders 16
+    TORCHINDUCTOR_COMPILE_THREADS=2 python benchmarks/prediction.py --device cuda --precision bf16
+        --execution compiled --processes 1 --rounds 20 --seconds 0.15 --builders 16
 
 Peak memory is compared, too, except of captured steps, which `prediction_memory.py` measures in a process each.
 

@@ -5,7 +5,8 @@ execution: a Gaussian process with fixed priors (Rasmussen and Williams 2006, se
 the shares of the sum that launches, traffic, attention and vocabulary have, on size, and on nearness to measured cells.
 Its scale follows the data, with a prior as strong as `PRIOR_CELLS` cells, so that intervals are Student's t (section
 9.9). A cell that strays from what all others say of it, as one does that was disturbed, counts less. With no cell at
-all it is the sum itself, with the interval of the priors. Nothing here imports torch.
+all it is the sum itself, with the interval of the priors. Where host and device work side by side each has a correction
+of its own, and the slower one counts. Nothing here imports torch.
 """
 
 import dataclasses
