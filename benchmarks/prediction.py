@@ -287,7 +287,10 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--timeout", type=float, default=1200.0, help="longest life of a measuring process, in s")
     parser.add_argument("--seed", type=int, default=0, help="of the shapes")
     parser.add_argument("--json", type=Path, help="where the figures go")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.builders < 1 or (options.builders > 1 and options.rounds == 1):
+        parser.error(f"--builders is {options.builders}: it must be at least 1, and more only with --rounds above 1")
+    return options
 
 
 if __name__ == "__main__":

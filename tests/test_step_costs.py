@@ -48,7 +48,7 @@ def test_a_device_that_takes_longer_than_its_host_bounds_a_step_though_each_of_i
     assert (alone.bound, alone.total_s) == ("launch", 10.0)
 
 
-def test_cells_that_waited_for_the_host_say_nothing_of_the_device():
+def test_cells_that_waited_for_the_host_say_little_of_the_device():
     rates = device(flop_per_s=1e13, bytes_per_s=1e11, host_s=20e-6)
 
     def costs(batch_size):

@@ -75,14 +75,15 @@ class TimeModel:
 
     def predict(self, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> StepPrediction:
         """Predicts one optimizer step."""
-        slower, *others = self._sides(shape, step, optimizer, self._process)
+        sides = self._sides(shape, step, optimizer, self._process)
+        slower = sides[0]
         half = float(special.stdtrit(self._process.freedom, (1 + CONFIDENCE) / 2)) * slower.deviation
         return StepPrediction(
             step_time_s=slower.expected_s,
             low_s=slower.expected_s * math.exp(-half),
             high_s=slower.expected_s * math.exp(half),
             bound=slower.costs.bound,
-            parts_s={name: sum(side.part_s(name) for side in (slower, *others)) for name in BOUNDS},
+            parts_s={name: sum(side.part_s(name) for side in sides) for name in BOUNDS},
         )
 
     def sum_s(self, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> float:
@@ -134,12 +135,12 @@ class TimeModel:
 
     @functools.cached_property
     def _process(self) -> "_Process":
-        process = _Process((), (), ())
+        process, places = _Process((), (), ()), [_place(case.shape, case.step) for case in self.cases]
         for _ in range(FITS):
             slower = [self._sides(case.shape, case.step, case.optimizer, process)[0] for case in self.cases]
             sums_s = [side.costs.total_s for side in slower]
             logs = [math.log(case.step_time_s / sum_s) for case, sum_s in zip(self.cases, sums_s, strict=True)]
-            process = _Process([side.features for side in slower], [side.place for side in slower], logs)
+            process = _Process([side.features for side in slower], places, logs)
         return process
 
     def _sides(self, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, process: "_Process") -> list["_Side"]:
@@ -148,7 +149,7 @@ class TimeModel:
         for costs in self._costs(shape, step, optimizer).sides:
             features = _features(shape, costs)
             shift, deviation = process.at(features, place)
-            sides.append(_Side(costs=costs, features=features, place=place, shift=shift, deviation=deviation))
+            sides.append(_Side(costs=costs, features=features, shift=shift, deviation=deviation))
         return sorted(sides, key=lambda side: -side.expected_s)
 
 
@@ -158,7 +159,6 @@ class _Side:
 
     costs: StepCosts
     features: np.ndarray
-    place: np.ndarray
     shift: float
     deviation: float
 

@@ -4,8 +4,7 @@ Letters: B sequences of a batch, T sequence length, d `n_embd`, F `n_inner`, h h
 n tokens of a micro-batch. Nothing here imports torch, so that a workflow can plan with it.
 
 What is predicted is what live tensors take (allocated), as `memory_probe.probe_allocated` measures it. Left out is what
-oneDNN packs of a product in 16 bits while a processor computes it: up to 2.2 MiB a thread were seen (torch 2.13), a
-tenth of a step that takes 20 MiB.
+oneDNN packs of a product in 16 bits while a processor computes it, a few MiB at most on few threads (torch 2.13).
 """
 
 import dataclasses

@@ -20,8 +20,6 @@ from workflow_scripts.lib.operator_work import Direction, Kind, elements, flops,
 from workflow_scripts.lib.specs import Architecture, ModelShape, StepSpec, from_json
 
 SMOOTHING = 0.02  # of the logarithm of a measured time: about how well a short measurement repeats
-# Of a small step's operators, whether the optimizer's, others, or both were timed. Older calibrations hold whole steps.
-HOLDS_UPDATE = {"forward_backward": (False,), "optimizer_step": (True,), "step": (False, True)}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -193,7 +191,10 @@ def read_rates(calibration: dict[str, Any]) -> dict[str, Rates]:
 
 
 def _overheads(alone: Rates, small_steps: Sequence[dict[str, Any]]) -> tuple[Overhead, ...]:
-    """Takes its operators off what a small step took, unless host and device work side by side; see `Overhead`."""
+    """Takes its operators off what a small step took, unless host and device work side by side; see `Overhead`.
+
+    Older calibrations timed whole steps (`step`) where those of now time the update (`optimizer_step`).
+    """
     aside = any(one.host_s is not None for one in alone.operators)
     beyond: dict[tuple[Architecture, bool], dict[tuple[str, int], float]] = {}
     for one in small_steps:
@@ -203,10 +204,16 @@ def _overheads(alone: Rates, small_steps: Sequence[dict[str, Any]]) -> tuple[Ove
             calls * alone.seconds(operator.kind, direction, operator.dims)
             for operator in step_operators(shape, step)
             for direction, calls in (("forward", operator.calls), ("backward", operator.backward_calls))
-            if calls and alone.knows(operator.kind) and (operator.kind == "optimizer") in HOLDS_UPDATE[one["mode"]]
+            if calls
+            and alone.knows(operator.kind)
+            and one["mode"] in ("step", "optimizer_step" if operator.kind == "optimizer" else "forward_backward")
         )
         of_kind = beyond.setdefault((shape.architecture, shape.bias), {})
         of_kind[one["mode"], shape.n_layer] = one["seconds"] - (0.0 if aside else known_s)
+    for of_kind in beyond.values():
+        for n_layer in [n_layer for mode, n_layer in of_kind if mode == "step"]:
+            whole_s = of_kind.pop(("step", n_layer))
+            of_kind["optimizer_step", n_layer] = whole_s - of_kind["forward_backward", n_layer]
     found = [_overhead(*kind, times) for kind, times in beyond.items()]
     # An update hardly takes another time for one kind than for the others: their mean.
     updates = {name: fmean(getattr(one, name) for one in found) for name in ("update_s", "update_block_s")}
@@ -215,17 +222,9 @@ def _overheads(alone: Rates, small_steps: Sequence[dict[str, Any]]) -> tuple[Ove
 
 def _overhead(architecture: Architecture, bias: bool, beyond: dict[tuple[str, int], float]) -> Overhead:
     few, many = min(beyond)[1], max(beyond)[1]
-
-    def update_s(n_layer: int) -> float:
-        if ("optimizer_step", n_layer) in beyond:
-            return beyond["optimizer_step", n_layer]
-        return beyond["step", n_layer] - beyond["forward_backward", n_layer]
-
     parts = {}
-    for name, of in (
-        ("pass", lambda n_layer: beyond["forward_backward", n_layer]),
-        ("update", update_s),
-    ):
-        block_s = min(max((of(many) - of(few)) / (many - few), 0.0), max(of(many), 0.0) / many)
-        parts |= {f"{name}_block_s": block_s, f"{name}_s": max(of(few) - few * block_s, 0.0)}
+    for name, mode in (("pass", "forward_backward"), ("update", "optimizer_step")):
+        low_s, high_s = beyond[mode, few], beyond[mode, many]
+        block_s = min(max((high_s - low_s) / (many - few), 0.0), max(high_s, 0.0) / many)
+        parts |= {f"{name}_block_s": block_s, f"{name}_s": max(low_s - few * block_s, 0.0)}
     return Overhead(architecture=architecture, bias=bias, **parts)

@@ -4,7 +4,6 @@ Models of one block and of more, passes and update apart: as what a step takes m
 lost in what those differ by from one time to the next.
 """
 
-import time
 from collections.abc import Callable
 from statistics import median, median_low
 from typing import Any
@@ -30,11 +29,17 @@ LEAST_STEPS = 3  # of a visit, after one that does not count
 
 
 def measure_steps(
-    precision: Precision, spec: DeviceSpec, for_s: float, read: Callable[[], float] = time.perf_counter
+    precision: Precision, spec: DeviceSpec, for_s: float, read: Callable[[], float]
 ) -> list[dict[str, Any]]:
     """Times passes and update of tiny models, one after the other as in an eager step.
 
     On CUDA that is the host's time, which does not wait for a device that has so little to do.
+
+    Args:
+        precision: of the steps.
+        spec: the device.
+        for_s: time for the passes of a model, and as much for its updates, in s.
+        read: the host's clock, in s.
 
     Returns:
         For each `model` (a `ModelShape` as JSON) and `mode` (`forward_backward`, `optimizer_step`) the `seconds`, of
