@@ -224,7 +224,7 @@ def _overhead(architecture: Architecture, bias: bool, beyond: dict[tuple[str, in
     few, many = min(beyond)[1], max(beyond)[1]
     parts = {}
     for name, mode in (("pass", "forward_backward"), ("update", "optimizer_step")):
-        low_s, high_s = beyond[mode, few], beyond[mode, many]
-        block_s = min(max((high_s - low_s) / (many - few), 0.0), max(high_s, 0.0) / many)
-        parts |= {f"{name}_block_s": block_s, f"{name}_s": max(low_s - few * block_s, 0.0)}
+        few_s, many_s = beyond[mode, few], beyond[mode, many]
+        block_s = min(max((many_s - few_s) / (many - few), 0.0), max(many_s, 0.0) / many)
+        parts |= {f"{name}_block_s": block_s, f"{name}_s": max(few_s - few * block_s, 0.0)}
     return Overhead(architecture=architecture, bias=bias, **parts)
