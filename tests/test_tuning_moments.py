@@ -51,6 +51,10 @@ WHOLE = [  # a model in one graph
      373_069_312),
     ("llama", (1, 2, 128, 10000, 256, False, 0.0), MUON, ("tf32", "compiled", 8, 4, "auto", False), 464_000,
      158_752_768),
+    # In half precision without that copy, which is gone when the head's is added.
+    ("gpt2", (1, 12, 768, 10000, 1024, True, 0.0), ADAFACTOR, ("bf16", "compiled", 1, 1, "auto", False), 408_000,
+     303_510_016),
+    ("gpt2", (1, 1, 32, 50304, 256, True, 0.0), ADAM, ("bf16", "compiled", 4, 4, "math", False), 432_000, 154_292_736),
 ]  # fmt: skip
 BLOCKS = [  # with checkpointing each block is one
     ("gpt2", (1, 10, 320, 10000, 512, False, 0.0), ADAFACTOR, ("bf16", "compiled", 8, 1, "auto", True), 464_000,
@@ -87,6 +91,22 @@ def test_a_steady_step_with_blocks_of_their_own(sizes, optimizer, step, data, me
     found = estimated("gpt2", sizes, optimizer, step, data)
     assert found.peak_bytes == pytest.approx(measured, rel=0.006)
     assert found.moments["tuning"] < found.peak_bytes
+
+
+@pytest.mark.parametrize(
+    ("architecture", "sizes", "optimizer", "step", "data", "peak_mib"),
+    [
+        ("gpt2", (1, 3, 192, 65, 2048, True, 0.0), ADAM, ("bf16", "compiled", 32, 1, "math", True), 656_000, 3367.9),
+        ("gpt2", (4, 15, 480, 65, 512, True, 0.0), ADAM, ("fp16", "graphed", 8, 1, "math", True), 464_000, 558.4),
+        ("gpt2", (5, 2, 256, 65, 2048, False, 0.0), PLAIN, ("tf32", "compiled", 32, 2, "math", True), 656_000, 1606.6),
+        ("llama", (2, 1, 32, 65, 2048, False, 0.0), SGD, ("fp16", "compiled", 8, 1, "math", True), 464_000, 336.7),
+    ],
+)  # fmt: skip
+def test_plain_attention_is_computed_again_when_the_mlp_is_done_with(
+    architecture, sizes, optimizer, step, data, peak_mib
+):
+    found = estimated(architecture, sizes, optimizer, step, data)
+    assert found.peak_bytes == found.moments["again_backward"] == pytest.approx(peak_mib * MIB, rel=0.009)
 
 
 def test_only_what_a_compiler_tunes_has_a_tensor_to_wipe_the_cache():

@@ -80,10 +80,16 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
             attention_forward = beside + scores * n_scores + mask_scores
             # The softmax and its gradient, or in 16 bits that gradient and the softmax once more, turned.
             attention_backward = (5 if e == 4 else 4) * wide + whole + 2 * scores + mask_scores
-            # What the second matrix reads has its gradient already; a CPU's dropout has factors as wide as the scores.
-            again = beside + e * shape.n_inner + 2 * scores
-            again += scores + (scores if device_type == "cpu" else mask_scores) if dropout else 0
-            again += (8 * d if dropout or e == 2 else 0) + (4 * d if dropout and e == 2 else 0)  # in float32
+            again = beside + 2 * scores
+            if (
+                device_type == "cuda" and not dropout
+            ):  # the MLP is done with by then (snapshots of three steps on H200s)
+                again += 2 * wide
+            else:
+                # What the second matrix reads has its gradient already; a CPU's dropout has factors as wide as scores.
+                again += e * shape.n_inner
+                again += scores + (scores if device_type == "cpu" else mask_scores) if dropout else 0
+                again += (8 * d if dropout or e == 2 else 0) + (4 * d if dropout and e == 2 else 0)  # in float32
         else:
             bias = 4 * shape.sequence_length // sequences  # the mask, (T, T)
             # Queries, keys and values are float32.

@@ -59,7 +59,9 @@ def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
     """The moments at which kernels are tuned, with what the largest of these kernels changes in place."""
     e, n, V = element_bytes(first), first.batch_size * shape.sequence_length, shape.vocab_size
     llama, math = shape.architecture == "llama", _is_math(shape, first)
-    apart = by_blocks(first) or has_head_loss(shape, first, "cuda")  # the table's gradient from a tied head's
+    # The table's gradient, where it is made apart from a tied head's. In half precision its copy is gone when the sum
+    # of both, in float32, takes as much.
+    apart = by_blocks(first) or (has_head_loss(shape, first, "cuda") and (llama or e == 4))
     table = 4 * V * shape.n_embd if apart else 0
     changed = {"mlp_backward": 0 if llama else e * shape.n_inner * n, "embedding_backward": table}
     changed |= {"cast_backward": 0, "qkv_cast_backward": 0}  # in half precision
