@@ -15,7 +15,8 @@ compiled, several processes may each build a share of them, before one step afte
     TORCHINDUCTOR_COMPILE_THREADS=2 python benchmarks/prediction.py --device cuda --precision bf16
         --execution compiled --processes 1 --rounds 20 --seconds 0.15 --builders 16
 
-Peak memory is compared, too, except of captured steps, which `prediction_memory.py` measures in a process each.
+Peak memory is compared, too, where one step at a time is alive and not captured; `prediction_memory.py` measures each
+in a process of its own.
 
 `--json FILE` writes {"figures", "targets", "met", "conditions", "shapes"} after each process and when interrupted.
 What was not measured is not in it.

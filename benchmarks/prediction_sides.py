@@ -1,5 +1,6 @@
 """What the processes of `prediction.py` do: time steps of many shapes, one after the other or in turn."""
 
+import dataclasses
 import gc
 import multiprocessing
 import random
@@ -19,7 +20,7 @@ from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.process_memory import touch_memory
 from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, ModelShape, OptimizerSpec, StepSpec, from_json
 from workflow_scripts.lib.step import TrainStep
-from workflow_scripts.lib.timing import median_interval, sample_steps
+from workflow_scripts.lib.timing import PILOT_SAMPLES, median_interval, sample_steps
 
 N_TOKENS, N_BATCHES = 200_000, 100
 HEAP_BYTES = 2**31  # of a processor's memory: what the largest shape takes, in a heap that others cut into pieces
@@ -55,7 +56,8 @@ def measure_in_turn(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
     Args:
         arguments: as of `measure_shapes`; `rounds`; `builders`: how many processes build a share of the shapes each,
             which stay alive there.
-        send: takes of each shape what `measure_shapes` tells but for times, which come with each round.
+        send: takes of each shape what `measure_shapes` tells, times with each round, but no peak: what others leave in
+            pieces makes it larger (up to 6 % seen on an H200).
 
     Returns:
         As `measure_shapes`.
@@ -71,7 +73,7 @@ def measure_in_turn(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
     for builder, share in zip(builders, shares, strict=True):
         for index in share:
             told = builder.recv()
-            send({name: told[name] for name in ("index", "failed", "peak_allocated_bytes") if name in told})
+            send({name: told[name] for name in ("index", "failed") if name in told})
             if "failed" not in told:
                 owners[index] = builder
         environment = builder.recv()
@@ -89,12 +91,13 @@ def _build_and_time(arguments: dict[str, Any], share: range, coordinator: Connec
     bench, alive = _Bench(arguments), {}
     torch._dynamo.config.recompile_limit = len(share) + 1  # each compiles the same functions once more
     for index in share:
-        told, alive[index] = bench.build(index)
+        told, step = bench.build(index)
+        alive[index] = step, told.get("step_time_s")
         coordinator.send(told)
         bench.clear()
     coordinator.send(bench.environment())
     for index in iter(coordinator.recv, None):
-        coordinator.send({"index": index, **bench.time(alive[index])})
+        coordinator.send({"index": index, **bench.time(*alive[index])})
 
 
 class _Bench:
@@ -127,8 +130,11 @@ class _Bench:
         peak = peak_memory(self.where)["peak_allocated_bytes"]
         return {"index": index, **first, "peak_allocated_bytes": None if peak is None else peak - others}, step
 
-    def time(self, step: TrainStep) -> dict[str, Any]:
-        samples = sample_steps(step.run, step.synchronise, clock=clock_of(step.device), measure=self.measure)
+    def time(self, step: TrainStep, usual_s: float = 0.0) -> dict[str, Any]:
+        """Times a step, long enough for more than those that are timed one by one."""
+        seconds = max(self.measure.max_seconds, 2 * PILOT_SAMPLES * usual_s)
+        measure = dataclasses.replace(self.measure, max_seconds=seconds)
+        samples = sample_steps(step.run, step.synchronise, clock=clock_of(step.device), measure=measure)
         times = samples.samples_s or samples.cold_s[-1:]
         return {"step_time_s": statistics.median(times), "interval_s": median_interval(times), "n": len(times)}
 
