@@ -34,9 +34,9 @@ BOUNDS: tuple[Bound, ...] = ("launch", "bandwidth", "compute")
 STEP_KERNELS = 22
 # Assume: compiled, a block is about as many kernels whatever its architecture, so that it takes the host this share of
 # what blocks take eagerly in the mean, and so much more with biases: each one's gradient is a sum over tokens, kernels
-# of its own. A pass takes so many times as long (all three: medians of nine runs on H200s). A checkpointed block does
-# again what is its forward pass.
-COMPILED_BLOCK, COMPILED_BIAS, COMPILED_PASS, FORWARD_SHARE = 0.5, 1.38, 1.37, 1 / 3
+# of its own. A pass takes so many times as long (all three: medians of three runs on H200s, those whose calibration
+# timed tiny models in ten rounds). A checkpointed block does again what is its forward pass.
+COMPILED_BLOCK, COMPILED_BIAS, COMPILED_PASS, FORWARD_SHARE = 0.6, 1.44, 1.33, 1 / 3
 # Assume: beside fused AdamW the optimizers take so many times its time per parameter; they were not calibrated.
 OPTIMIZER_TIMES = {"adamw": 1.0, "sgd": 0.6, "adafactor": 4.0, "muon": 1.5}
 # What a processor computes rather than moves: exponentials and tangents, which no compiler takes away.
