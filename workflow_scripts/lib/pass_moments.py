@@ -93,8 +93,10 @@ def backward_moments(
     new_later = 0 if added else new_block - 4 * (matrices[0] + (5 * d if tied and shape.bias else d))
     new_head = 4 * V * d if tied or not block_added else 0  # that of a tied head waits for the embedding's
     casts_but_last = max(kept.cast_block - e * down, 0)
-    # Computed again on CUDA, the last matrix's copy is gone and its gradient not there when its input has one.
-    beside_mlp = (casts_but_last, 0) if by_blocks(step) and device_type == "cuda" else (kept.cast_block, e * down)
+    # Computed again, the last matrix's copy is gone and its gradient not there when its input has one, unless a CPU's
+    # compiler draws dropout's factors first.
+    alone = by_blocks(step) and (device_type == "cuda" or not shape.dropout)
+    beside_mlp = (casts_but_last, 0) if alone else (kept.cast_block, e * down)
     all_kept = {"activations": kept.activations, "casts": L * kept.kept_cast + kept.cast_head}
 
     def within_block(activations: int, casts: int, gradients: int, workspace: int = 0) -> dict[str, int]:
