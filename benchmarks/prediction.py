@@ -7,10 +7,11 @@ measured: by 6N over the datasheet, by PaLM's FLOPs over the measured product, b
 Assay from three of the known shapes and from all of them. Every shape is visited several times, in rounds over all of
 them, each round in another order, in several processes. Its time is the median of its visits, each divided by how slow
 its round was for all shapes, because a machine that others use, too, is slower in some minutes than in others. How far
-a shape's last visit differs from its first is shown as well: no prediction can be expected to agree with a single
-measurement better than the next measurement does. With more than one round all shapes stay alive, which saves their
-building, and on a processor makes them slower (2 to 3 % seen). Where building takes most of the time, because steps are
-compiled, several processes may each build a share of them, before one step after the other is timed:
+every second visit of a shape differs from the others is shown as well: no prediction can be expected to agree with a
+measurement better than another measurement does. With more than one round all shapes stay alive, which saves their
+building, and is for GPUs: a processor's heap is then cut into pieces, and one step of eight took twice its time. Where
+building takes most of the time, because steps are compiled, several processes may each build a share of them, before
+one step after the other is timed:
 
     TORCHINDUCTOR_COMPILE_THREADS=2 python benchmarks/prediction.py --device cuda --precision bf16
         --execution compiled --processes 1 --rounds 20 --seconds 0.15 --builders 16
@@ -65,7 +66,7 @@ LABELS = {
     "assay_from_0": "Assay, nothing measured",
     "assay_from_3": "Assay, 3 measured",
     "assay_from_all": "Assay, all measured",
-    "measured_again": "last visit against first",
+    "measured_again": "every second visit again",
 }
 ROLES = ("known", "fresh")
 

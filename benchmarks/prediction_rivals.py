@@ -4,6 +4,7 @@ import itertools
 import statistics
 from collections.abc import Callable, Sequence
 
+from benchmarks.rounds import steady_times
 from workflow_scripts.lib.cost_model import Case, TimeModel
 from workflow_scripts.lib.counts import count_parameters, flops_per_token
 from workflow_scripts.lib.operator_rates import Rates
@@ -52,7 +53,7 @@ def compare(
         fresh: cases drawn afterwards.
         model: the device's, fitted on nothing.
         datasheet: the vendor's FLOP/s in this precision; None leaves that predictor out.
-        visits: of each fresh case its single measurements: the last as a predictor of the first.
+        visits: of each fresh case its single measurements: every second one as a predictor of the others.
 
     Returns:
         By predictor; `assay_from_3` has the errors of every choice of `FEW` of the known cases.
@@ -77,7 +78,8 @@ def compare(
     if len(known) > FEW:
         found["assay_from_all"] = errors(fitted(known))
     if repeated := [times for times in visits if len(times) > 1]:
-        found["measured_again"] = [times[-1] / times[0] - 1 for times in repeated]
+        halves = (steady_times([times[first::2] for times in repeated]) for first in (1, 0))
+        found["measured_again"] = [again / once - 1 for again, once in zip(*halves, strict=True)]
     return found
 
 
