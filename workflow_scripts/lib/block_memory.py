@@ -81,10 +81,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
             # The softmax and its gradient, or in 16 bits that gradient and the softmax once more, turned.
             attention_backward = (5 if e == 4 else 4) * wide + whole + 2 * scores + mask_scores
             again = beside + 2 * scores
-            if (
-                device_type == "cuda" and not dropout
-            ):  # the MLP is done with by then (snapshots of three steps on H200s)
-                again += 2 * wide
+            if device_type == "cuda" and not dropout:
+                again += 2 * wide  # the MLP is done with by then (snapshots of three steps on H200s)
             else:
                 # What the second matrix reads has its gradient already; a CPU's dropout has factors as wide as scores.
                 again += e * shape.n_inner
