@@ -9,7 +9,7 @@ them, each round in another order, in several processes. Its time is the median 
 its round was for all shapes, because a machine that others use, too, is slower in some minutes than in others. How far
 every second visit of a shape differs from the others is shown as well: no prediction can be expected to agree with a
 measurement better than another measurement does. With more than one round all shapes stay alive, which saves their
-building, and is for GPUs: a processor's heap is then cut into pieces, and one step of eight took twice its time. Where
+building, and is for GPUs: a processor's heap is then cut into pieces, which makes some steps much slower. Where
 building takes most of the time, because steps are compiled, several processes may each build a share of them, before
 one step after the other is timed:
 

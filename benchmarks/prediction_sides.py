@@ -56,8 +56,8 @@ def measure_in_turn(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
     Args:
         arguments: as of `measure_shapes`; `rounds`; `builders`: how many processes build a share of the shapes each,
             which stay alive there.
-        send: takes of each shape what `measure_shapes` tells, times with each round, but no peak: what others leave in
-            pieces makes it larger (up to 6 % seen on an H200).
+        send: takes of each shape what `measure_shapes` tells, its time with each round, but no peak, which the pieces
+            that others leave make larger.
 
     Returns:
         As `measure_shapes`.
@@ -97,7 +97,7 @@ def _build_and_time(arguments: dict[str, Any], share: range, coordinator: Connec
         bench.clear()
     coordinator.send(bench.environment())
     for index in iter(coordinator.recv, None):
-        coordinator.send({"index": index, **bench.time(*alive[index])})
+        coordinator.send({"index": index, **bench.visit(*alive[index])})
 
 
 class _Bench:
@@ -111,12 +111,10 @@ class _Bench:
         self.where = torch.device(self.device.torch_name)
         if self.where.type == "cpu":
             touch_memory(HEAP_BYTES)
-        self.own_bytes = _own_of_all(self.where)
 
     def build(self, index: int) -> tuple[dict[str, Any], TrainStep | None]:
         """Builds and times one; gives what is told of it, and its step if it could be measured."""
         model, spec = from_json(ModelShape, self.shapes[index][0]), from_json(StepSpec, self.shapes[index][1])
-        others = _allocated(self.where) - self.own_bytes
         tokens = np.random.default_rng(0).integers(0, model.vocab_size, N_TOKENS).astype(np.uint16)
         large = count_parameters(model).total > DRAWN_ON_DEVICE_ABOVE
         drawn_on = "device" if self.device.type != "cpu" or large else "cpu"
@@ -128,15 +126,25 @@ class _Bench:
                 raise
             return {"index": index, "failed": one_line(str(error))}, None
         peak = peak_memory(self.where)["peak_allocated_bytes"]
-        return {"index": index, **first, "peak_allocated_bytes": None if peak is None else peak - others}, step
+        return {"index": index, **first, "peak_allocated_bytes": peak}, step
 
-    def time(self, step: TrainStep, usual_s: float = 0.0) -> dict[str, Any]:
-        """Times a step, long enough for more than those that are timed one by one."""
-        seconds = max(self.measure.max_seconds, 2 * PILOT_SAMPLES * usual_s)
-        measure = dataclasses.replace(self.measure, max_seconds=seconds)
+    def time(self, step: TrainStep) -> dict[str, Any]:
+        """Times a step that was just built."""
+        samples = sample_steps(step.run, step.synchronise, clock=clock_of(step.device), measure=self.measure)
+        return _told(samples.samples_s or samples.cold_s[-1:])
+
+    def visit(self, step: TrainStep, usual_s: float) -> dict[str, Any]:
+        """Times a warm step, but for the first samples, each of which is waited for: the host does nothing beside them.
+
+        Args:
+            step: it ran before.
+            usual_s: about what it takes; a visit lasts until there are further samples.
+        """
+        lasting = max(self.measure.max_seconds, 2 * PILOT_SAMPLES * usual_s)
+        measure = dataclasses.replace(self.measure, max_seconds=lasting)
         samples = sample_steps(step.run, step.synchronise, clock=clock_of(step.device), measure=measure)
-        times = samples.samples_s or samples.cold_s[-1:]
-        return {"step_time_s": statistics.median(times), "interval_s": median_interval(times), "n": len(times)}
+        times = [*samples.cold_s, *samples.samples_s]
+        return _told(times[PILOT_SAMPLES:] or times[-1:])
 
     def clear(self) -> None:
         """Lets the next shape's peak be its own."""
@@ -148,16 +156,5 @@ class _Bench:
         return {"torch": torch.__version__, "cuda": torch.version.cuda, "device_name": name}
 
 
-def _own_of_all(where: torch.device) -> int:
-    """Bytes that every step finds: on CUDA the workspaces of products, forward and backward."""
-    if where.type != "cuda":
-        return 0
-    torch.cuda.set_device(where)
-    leaf = torch.ones(2, 2, device=where, requires_grad=True)
-    (leaf @ leaf).sum().backward()
-    del leaf
-    return _allocated(where)
-
-
-def _allocated(where: torch.device) -> int:
-    return torch.cuda.memory_allocated(where) if where.type == "cuda" else 0
+def _told(times_s: list[float]) -> dict[str, Any]:
+    return {"step_time_s": statistics.median(times_s), "interval_s": median_interval(times_s), "n": len(times_s)}

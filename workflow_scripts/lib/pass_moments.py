@@ -95,8 +95,8 @@ def backward_moments(
     casts_but_last = max(kept.cast_block - e * down, 0)
     # Computed again, the last matrix's copy is gone and its gradient not there when its input has one, unless a CPU's
     # compiler draws dropout's factors first.
-    alone = by_blocks(step) and (device_type == "cuda" or not shape.dropout)
-    beside_mlp = (casts_but_last, 0) if alone else (kept.cast_block, e * down)
+    down_beside = not by_blocks(step) or (device_type != "cuda" and shape.dropout > 0)
+    beside_mlp = (kept.cast_block, e * down) if down_beside else (casts_but_last, 0)
     all_kept = {"activations": kept.activations, "casts": L * kept.kept_cast + kept.cast_head}
 
     def within_block(activations: int, casts: int, gradients: int, workspace: int = 0) -> dict[str, int]:

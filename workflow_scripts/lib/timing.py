@@ -5,10 +5,7 @@ The rules, in the order in which they apply:
 - **A sample** is the time of one step, ended by the device's synchronisation; on a device with events of its own, the
   time between the events after two successive steps, so that the host need not wait after each (`Clock`).
 - **Blocks.** Where a step is shorter than 1000 times what the clock can tell apart, one sample is the mean over a block
-  of steps that is long enough; `block_size` says how many. The first steps are always timed one by one, each waited
-  for. Where later ones are not, in blocks or because the device has events of its own, they count as cold: between
-  steps that are waited for, the host does nothing beside the device. For that, too, each time that the device is left
-  to run on, one step (or block) leads in that is no sample.
+  of steps that is long enough; `block_size` says how many. The first steps are always timed one by one.
 - **Warm-up.** The first sample is cold by definition. Warm-up ends at the first later sample from which three in a row
   (fewer where fewer are left) are no slower than the last half of all samples usually is: its median plus three of its
   scaled median absolute deviations, or plus 2 % where that is more. At most half of the samples are cold. One-sided, so
@@ -125,14 +122,10 @@ def sample_steps(
     started = clock.now()
     values = [_time_block(run, synchronise, clock, 1)]
     sampling_since = last_report = clock.now()
-    burst, block_size, n_waited_for, next_check = 1, 1, 0, 2
+    burst, block_size, next_check = 1, 1, 2
     stop: Stop | None = None
-
-    def so_far(stop: Stop, now: float) -> Samples:
-        return _split(values, n_waited_for, stop, block_size, now - started)
-
     if report is not None:
-        report(so_far("budget", clock.now()))
+        report(_split(values, "budget", block_size, clock.now() - started))
     while stop is None:
         values += _time_burst(run, synchronise, clock, block_size, burst)
         now = clock.now()
@@ -141,20 +134,19 @@ def sample_steps(
             block_size = _block_size(step_s, clock.resolution_s)
             if not clock.needs_synchronised_marks:
                 burst = max(1, int(BURST_S / (step_s * block_size)))
-            n_waited_for = len(values) if block_size * burst > 1 else 0
         if now - sampling_since >= measure.max_seconds:
             stop = "budget"
         elif len(values) >= MAX_SAMPLES:
             stop = "max_samples"
         elif len(values) >= next_check:
             next_check = len(values) + 1 + len(values) // 20  # the check sorts: not at every one of many samples
-            warm = so_far("interval", now).samples_s
+            warm = values[count_cold(values) :]
             if len(warm) >= measure.min_samples and relative_interval(warm) <= measure.target_interval:
                 stop = "interval"
         if report is not None and stop is None and now - last_report >= REPORT_EVERY_S:
-            report(so_far("budget", now))
+            report(_split(values, "budget", block_size, now - started))
             last_report = clock.now()
-    return so_far(stop, now)
+    return _split(values, stop, block_size, now - started)
 
 
 def _time_block(run: Callable[[], None], synchronise: Callable[[], None], clock: Clock, n: int) -> float:
@@ -176,8 +168,8 @@ def _time_burst(
     """Mean times of `burst` successive blocks; only a clock of the device's own gets more than one at once."""
     if burst == 1:
         return [_time_block(run, synchronise, clock, block_size)]
-    marks = []
-    for _ in range(1 + burst):  # one leads in
+    marks = [clock.mark()]
+    for _ in range(burst):
         for _ in range(block_size):
             run()
         marks.append(clock.mark())
@@ -191,10 +183,10 @@ def _block_size(step_s: float, resolution_s: float) -> int:
     return max(1, math.ceil(RESOLUTIONS_PER_SAMPLE * resolution_s / step_s))
 
 
-def _split(values: Sequence[float], n_waited_for: int, stop: Stop, block_size: int, elapsed_s: float) -> Samples:
+def _split(values: Sequence[float], stop: Stop, block_size: int, elapsed_s: float) -> Samples:
     n_cold = count_cold(values)
-    if len(values) > n_waited_for:
-        n_cold = max(n_cold, n_waited_for)
+    if block_size > 1:  # samples of single steps are not mixed with means over blocks
+        n_cold = min(max(n_cold, PILOT_SAMPLES), len(values))
     return Samples(
         cold_s=list(values[:n_cold]),
         samples_s=list(values[n_cold:]),
