@@ -15,6 +15,7 @@ import torch
 from workflow_scripts.lib.cell import DRAWN_ON_DEVICE_ABOVE
 from workflow_scripts.lib.counts import count_parameters
 from workflow_scripts.lib.device_timing import clock_of
+from workflow_scripts.lib.frames import roomy
 from workflow_scripts.lib.memory import peak_memory, reset_peak_memory
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.process_memory import touch_memory
@@ -86,6 +87,7 @@ def measure_in_turn(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
     return {"environment": environment}
 
 
+@roomy
 def _build_and_time(arguments: dict[str, Any], share: range, coordinator: Connection) -> None:
     """Builds a share of the shapes, then times those that it is asked for."""
     bench, alive = _Bench(arguments), {}

@@ -128,3 +128,24 @@ def oom_score(arguments, send):
     """How readily Linux ends this process when memory runs out; None elsewhere."""
     path = Path("/proc/self/oom_score_adj")
     return {"oom_score_adj": int(path.read_text()) if path.exists() else None}
+
+
+def call_often(arguments, send):
+    from benchmarks.frames import pages_a_call
+
+    return {"pages_a_call": pages_a_call()}
+
+
+def call_often_in_backward(arguments, send):
+    import torch
+
+    from benchmarks.frames import pages_a_call
+    from workflow_scripts.lib.execution import _make_room_for_backward
+
+    found, device = [], torch.device("cuda")
+    _make_room_for_backward(device)
+    number = torch.ones((), device=device, requires_grad=True)
+    total = number + number
+    total.register_hook(lambda gradient: found.append(pages_a_call()))
+    total.backward()
+    return {"pages_a_call": found[0]}

@@ -22,6 +22,7 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from workflow_scripts.lib.frames import roomy
 from workflow_scripts.lib.outcome import Ended, classify
 from workflow_scripts.lib.process_memory import keep_freed_memory, peak_process_bytes
 
@@ -55,6 +56,7 @@ def serve(channel: socket.socket) -> None:
     os._exit(0)
 
 
+@roomy
 def _carry_out(request: dict[str, Any], send: Any) -> dict[str, Any]:
     module_name, _, name = request["target"].partition(":")
     try:

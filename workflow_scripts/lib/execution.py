@@ -12,6 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from workflow_scripts.lib.frames import roomy
 from workflow_scripts.lib.model import Decoder
 from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory
 from workflow_scripts.lib.specs import Execution
@@ -72,6 +73,7 @@ def compile_loss(decoder: Decoder) -> Callable[[Tensor, Tensor], Tensor]:
     """
     from torch._inductor.config import triton
 
+    _make_room_for_backward(next(decoder.parameters()).device)
     options = {}
     if decoder.attention == "math":
         # The compiler recognises attention spelled out in plain operators, and puts a fused kernel in its place: with
@@ -91,6 +93,24 @@ def compile_loss(decoder: Decoder) -> Callable[[Tensor, Tensor], Tensor]:
         return loss_of(x, targets)
 
     return loss
+
+
+def _make_room_for_backward(device: torch.device) -> None:
+    """Makes room for frames in the thread where torch runs a GPU's backward passes; a CPU's run in the calling one.
+
+    A thread keeps its first chunk of frames, so the first frame there must be a large one: nothing else of Python may
+    have run there, which is compiled code, hooks, and functions of autograd.
+    """
+    if device.type != "cpu":
+        number = torch.zeros((), device=device, requires_grad=True)
+        total = number + number
+        total.register_hook(_first_frame)
+        total.backward()
+
+
+@roomy
+def _first_frame(gradient: Tensor) -> None:
+    """Leaves a gradient as it is."""
 
 
 def compilations(checkpointing: bool) -> dict[str, int | float | None]:
