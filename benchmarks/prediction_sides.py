@@ -21,9 +21,10 @@ from workflow_scripts.lib.outcome import Unavailable, is_out_of_memory, one_line
 from workflow_scripts.lib.process_memory import touch_memory
 from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, ModelShape, OptimizerSpec, StepSpec, from_json
 from workflow_scripts.lib.step import TrainStep
-from workflow_scripts.lib.timing import PILOT_SAMPLES, median_interval, sample_steps
+from workflow_scripts.lib.timing import median_interval, sample_steps
 
 N_TOKENS, N_BATCHES = 200_000, 100
+ALONE = 2  # samples that begin when the device has nothing to do: the first, which is waited for, and the next
 HEAP_BYTES = 2**31  # of a processor's memory: what the largest shape takes, in a heap that others cut into pieces
 
 Send = Callable[[dict[str, Any]], None]
@@ -136,17 +137,17 @@ class _Bench:
         return _told(samples.samples_s or samples.cold_s[-1:])
 
     def visit(self, step: TrainStep, usual_s: float) -> dict[str, Any]:
-        """Times a warm step, but for the first samples, each of which is waited for: the host does nothing beside them.
+        """Times a warm step, but for the first two samples: with nothing before them the host has nothing to go beside.
 
         Args:
             step: it ran before.
             usual_s: about what it takes; a visit lasts until there are further samples.
         """
-        lasting = max(self.measure.max_seconds, 2 * PILOT_SAMPLES * usual_s)
+        lasting = max(self.measure.max_seconds, 2 * ALONE * usual_s)
         measure = dataclasses.replace(self.measure, max_seconds=lasting)
         samples = sample_steps(step.run, step.synchronise, clock=clock_of(step.device), measure=measure)
         times = [*samples.cold_s, *samples.samples_s]
-        return _told(times[PILOT_SAMPLES:] or times[-1:])
+        return _told(times[ALONE:] or times[-1:])
 
     def clear(self) -> None:
         """Lets the next shape's peak be its own."""

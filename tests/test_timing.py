@@ -26,11 +26,15 @@ NEVER = 1e9  # seconds; the target above is never met either
 
 
 class FakeDevice:
-    """Work that takes the times of a list, the last one for ever; with a queue, only `synchronise` lets them pass."""
+    """Work that takes the times of a list, the last one for ever, each after `launch_s` of the host's.
 
-    def __init__(self, times, queued=False):
+    With a queue the host goes on meanwhile, until it waits.
+    """
+
+    def __init__(self, times, queued=False, launch_s=1e-6):
         self.times = itertools.chain(times, itertools.repeat(times[-1]))
-        self.queued, self.now, self.waiting = queued, 100.0, 0.0
+        self.queued, self.launch_s = queued, launch_s
+        self.now = self.busy_until = 100.0
         self.events: list[str] = []
 
     def run(self):
@@ -38,24 +42,24 @@ class FakeDevice:
         self.launch(next(self.times))
 
     def launch(self, seconds):
-        self.now += 1e-6
-        self.waiting += seconds
+        self.now += self.launch_s
+        self.busy_until = max(self.busy_until, self.now) + seconds
         if not self.queued:
-            self.synchronise_quietly()
+            self.pass_to(self.busy_until)
 
-    def synchronise_quietly(self):
-        self.now, self.waiting = self.now + self.waiting, 0.0
+    def pass_to(self, moment):
+        self.now = max(self.now, moment)
 
     def synchronise(self):
         self.events.append("synchronise")
-        self.synchronise_quietly()
+        self.pass_to(self.busy_until)
 
     def clock(self, resolution_s=1e-7):
         return HostClock(lambda: self.now, resolution_s)
 
 
 class FakeEventClock:
-    """Marks in the device's own queue, readable only after a synchronisation."""
+    """Marks in the device's own queue, readable only once the device has passed them."""
 
     needs_synchronised_marks = False
     resolution_s = 1e-7
@@ -67,10 +71,13 @@ class FakeEventClock:
         return self.device.now
 
     def mark(self):
-        return self.device.now + self.device.waiting
+        return max(self.device.now, self.device.busy_until)
+
+    def wait(self, mark):
+        self.device.pass_to(mark)
 
     def seconds(self, start, end):
-        assert not self.device.waiting
+        assert end <= self.device.now
         return end - start
 
 
@@ -112,6 +119,35 @@ def test_a_clock_of_the_device_need_not_wait_after_every_step():
     everything = [*samples.cold_s, *samples.samples_s]
     assert everything == pytest.approx(times[: len(everything)], rel=1e-3)
     assert device.events.count("synchronise") < device.events.count("run") / 3
+
+
+def test_steps_of_such_a_clock_run_beside_their_neighbours_but_for_the_first_and_the_one_after_the_wait():
+    host_s, left_s = 0.03, 0.009  # what the device still has to do when a step has been launched
+    device = FakeDevice([left_s], queued=True, launch_s=host_s)
+    samples = sample(device, FakeEventClock(device), max_seconds=2.0)
+    assert samples.cold_s == pytest.approx([host_s + left_s] * 2)
+    assert samples.samples_s == pytest.approx([host_s] * len(samples.samples_s))
+    assert len(samples.samples_s) > 2.0 / host_s
+    assert len(samples.cold_s) + len(samples.samples_s) == device.events.count("run")
+    assert device.events.count("synchronise") == 2  # before and after the first step
+
+
+def test_a_device_is_never_without_work_while_the_host_reads():
+    device = FakeDevice([0.01], queued=True)
+    clock = FakeEventClock(device)
+    left_s = []
+    clock.wait = lambda mark: (device.pass_to(mark), left_s.append(device.busy_until - device.now))
+    samples = sample(device, clock, max_seconds=3.0)
+    assert min(left_s[:-1]) >= 0.01 - 1e-5  # but at the end
+    assert sum(samples.samples_s) <= samples.elapsed_s
+
+
+def test_blocks_launched_ahead_are_means_over_as_many_steps_as_they_have():
+    device = FakeDevice([2e-5], queued=True)
+    samples = sample(device, FakeEventClock(device), max_seconds=0.5)
+    assert samples.block_size == 5
+    assert len(samples.cold_s) == timing.PILOT_SAMPLES
+    assert samples.samples_s == pytest.approx([2e-5] * len(samples.samples_s), rel=1e-3)
 
 
 def test_sampling_stops_when_the_interval_is_narrow_enough():

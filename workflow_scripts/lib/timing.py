@@ -3,7 +3,8 @@
 The rules, in the order in which they apply:
 
 - **A sample** is the time of one step, ended by the device's synchronisation; on a device with events of its own, the
-  time between the events after two successive steps, so that the host need not wait after each (`Clock`).
+  time between the events after two successive steps (`Clock`). The host then launches steps ahead of those that it
+  reads and waits after the first one alone: a step that is waited for lacks what else runs beside its neighbours.
 - **Blocks.** Where a step is shorter than 1000 times what the clock can tell apart, one sample is the mean over a block
   of steps that is long enough; `block_size` says how many. The first steps are always timed one by one.
 - **Warm-up.** The first sample is cold by definition. Warm-up ends at the first later sample from which three in a row
@@ -32,7 +33,7 @@ Stop = Literal["interval", "budget", "max_samples"]
 MAX_SAMPLES = 10_000
 PILOT_SAMPLES = 5  # timed one by one before a block size is chosen
 RESOLUTIONS_PER_SAMPLE = 1000  # so the clock errs by at most 0.1 %
-BURST_S = 0.25  # how long a device with events runs on before the host looks at it
+BURST_S = 0.25  # how much a device with events is given at once, ahead of what the host reads
 MAD_TO_SIGMA = 1.4826  # of a normal distribution
 SLACK = 0.02
 CONFIDENCE = 0.95
@@ -63,8 +64,11 @@ class Clock(Protocol):
     def mark(self) -> Any:
         """Marks this moment."""
 
+    def wait(self, mark: Any) -> None:
+        """Waits until the device has passed a mark."""
+
     def seconds(self, start: Any, end: Any) -> float:
-        """Time between two marks in s; the device has been synchronised since."""
+        """Time between two marks in s; the device has passed both."""
 
     def now(self) -> float:
         """The host's time in s, for budgets."""
@@ -82,6 +86,9 @@ class HostClock:
     def __init__(self, read: Callable[[], float] = time.perf_counter, resolution_s: float | None = None):
         self.mark = self.now = read
         self.resolution_s = _resolution_s(read) if resolution_s is None else resolution_s
+
+    def wait(self, mark: float) -> None:
+        """It is over: the device was synchronised before it."""
 
     def seconds(self, start: float, end: float) -> float:
         return end - start
@@ -122,14 +129,18 @@ def sample_steps(
     started = clock.now()
     values = [_time_block(run, synchronise, clock, 1)]
     sampling_since = last_report = clock.now()
-    burst, block_size, next_check = 1, 1, 2
+    ahead, burst, block_size, next_check = _Launched(marks=[], block_size=1), 1, 1, 2
     stop: Stop | None = None
     if report is not None:
         report(_split(values, "budget", block_size, clock.now() - started))
     while stop is None:
-        values += _time_burst(run, synchronise, clock, block_size, burst)
+        if clock.needs_synchronised_marks:
+            values.append(_time_block(run, synchronise, clock, block_size))
+        else:
+            before, ahead = ahead, _launch(run, clock, block_size, burst)
+            values += before.times_s(clock)
         now = clock.now()
-        if len(values) >= PILOT_SAMPLES and block_size == burst == 1:
+        if len(values) + len(ahead.marks[1:]) >= PILOT_SAMPLES and block_size == burst == 1:
             step_s = float(np.median(values[-3:]))
             block_size = _block_size(step_s, clock.resolution_s)
             if not clock.needs_synchronised_marks:
@@ -146,7 +157,32 @@ def sample_steps(
         if report is not None and stop is None and now - last_report >= REPORT_EVERY_S:
             report(_split(values, "budget", block_size, now - started))
             last_report = clock.now()
-    return _split(values, stop, block_size, now - started)
+    values += ahead.times_s(clock)
+    return _split(values, stop, block_size, clock.now() - started)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Launched:
+    """Marks before, between and after blocks of steps that were launched; those of nothing are none."""
+
+    marks: list[Any]
+    block_size: int
+
+    def times_s(self, clock: Clock) -> list[float]:
+        """Waits for the blocks; gives the mean time of a step of each."""
+        if self.marks:
+            clock.wait(self.marks[-1])
+        return [clock.seconds(a, b) / self.block_size for a, b in itertools.pairwise(self.marks)]
+
+
+def _launch(run: Callable[[], None], clock: Clock, block_size: int, burst: int) -> _Launched:
+    """Launches a burst of successive blocks."""
+    marks = [clock.mark()]
+    for _ in range(burst):
+        for _ in range(block_size):
+            run()
+        marks.append(clock.mark())
+    return _Launched(marks=marks, block_size=block_size)
 
 
 def _time_block(run: Callable[[], None], synchronise: Callable[[], None], clock: Clock, n: int) -> float:
@@ -160,21 +196,6 @@ def _time_block(run: Callable[[], None], synchronise: Callable[[], None], clock:
     if not clock.needs_synchronised_marks:
         synchronise()
     return clock.seconds(start, end) / n
-
-
-def _time_burst(
-    run: Callable[[], None], synchronise: Callable[[], None], clock: Clock, block_size: int, burst: int
-) -> list[float]:
-    """Mean times of `burst` successive blocks; only a clock of the device's own gets more than one at once."""
-    if burst == 1:
-        return [_time_block(run, synchronise, clock, block_size)]
-    marks = [clock.mark()]
-    for _ in range(burst):
-        for _ in range(block_size):
-            run()
-        marks.append(clock.mark())
-    synchronise()
-    return [clock.seconds(a, b) / block_size for a, b in itertools.pairwise(marks)]
 
 
 def _block_size(step_s: float, resolution_s: float) -> int:
