@@ -32,13 +32,13 @@ def section(
     if rows.empty:
         return None
     return {
-        "sentences": [*_errors(rows, devices), *_bounds(cells, devices)],
+        "sentences": [*_errors(rows, cost_model, devices), *_bounds(cells, devices)],
         "table": _table(rows, cost_model, study),
     }
 
 
-def _errors(rows: pd.DataFrame, devices: dict[str, str]) -> list[str]:
-    """A sentence for each device with the mean absolute error of each way."""
+def _errors(rows: pd.DataFrame, cost_model: dict[str, Any], devices: dict[str, str]) -> list[str]:
+    """Each device's mean absolute error of each way, and how far a second measurement is off."""
     told = []
     for device, group in rows.groupby("device", sort=False):
         off = group.relative_error.abs().groupby(group.way).mean()
@@ -46,9 +46,17 @@ def _errors(rows: pd.DataFrame, devices: dict[str, str]) -> list[str]:
         lacking = "" if "datasheet" in off else " No datasheet here states this device's rate."
         told.append(
             f"On {devices.get(device, device)} the step time of {plural(group.cell.nunique(), 'cell')} was expected "
-            f"with a mean absolute error of {listing(ways)}.{lacking}"
+            f"with a mean absolute error of {listing(ways)}.{lacking}{_measured_again(cost_model, device)}"
         )
     return told
+
+
+def _measured_again(cost_model: dict[str, Any], device: str) -> str:
+    """The floor of every expectation: by how much cells differ that were measured twice."""
+    groups = cost_model.get("devices", {}).get(device, {}).get("errors", {})
+    repeats = {name: errors.get("repeat_error") for name, errors in groups.items()}
+    off = [f"{percent(repeat)} ({name})" for name, repeat in repeats.items() if repeat is not None]
+    return f" Measured again in other processes, cells differ from themselves by {listing(off)}." if off else ""
 
 
 def _bounds(cells: pd.DataFrame, devices: dict[str, str]) -> list[str]:
