@@ -112,6 +112,25 @@ def test_peak_of_plain_attention_and_of_other_optimizers(architecture, sizes, op
     assert found.peak_bytes == pytest.approx(measured, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "optimizer", "step", "measured", "within"),
+    [
+        # Without a bias gelu's output is gone when its gradient comes; in full precision what a tied head's gradient is
+        # made of stays to the end.
+        ((2, 9, 1152, 65, 1024, False), "muon", ("tf32", 2), 3_210_933_760, 0.005),
+        ((2, 21, 672, 1024, 1024, False), "adamw", ("fp32", 1), 3_543_283_200, 0.005),
+        ((1, 2, 192, 1024, 2048, True), "adamw", ("tf32", 2), 803_890_688, 0.04),
+    ],
+)
+def test_a_compiled_backward_pass_has_the_compilers_order(sizes, optimizer, step, measured, within):
+    n_layer, n_head, n_embd, vocab_size, length, bias = sizes
+    of = shape("gpt2", n_layer, n_head, n_embd, vocab_size=vocab_size, sequence_length=length, bias=bias)
+    chosen = dataclasses.replace(ADAMW, name=optimizer, momentum=0.95)
+    asked = dataclasses.replace(STEP, precision=step[0], batch_size=32, accumulation=step[1], execution="compiled")
+    found = estimate_memory(of, asked, chosen, "cuda", resident_bytes=656_000, gpu=H200)
+    assert found.peak_bytes == pytest.approx(measured, rel=within)
+
+
 def test_a_sum_over_rows_takes_what_each_of_its_blocks_finds():
     # 128 threads: 32 by columns, each of four, 4 by rows; of 512 rows each sums 16, in 32 blocks.
     assert H200.sum_bytes(2048, 3072) == 32 * 128 * 4 * 3072 == 48 * MIB

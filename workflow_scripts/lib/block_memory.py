@@ -49,9 +49,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
     mask_element = 0 if not dropout or drawn_again else e if factors else 1
     hidden = (4 - compiled if llama else 2) * e * shape.n_inner  # gate, up, silu (eagerly), product; up, gelu
     rotated = 2 * wide if llama else 0
-    # Of gate and up, or of up. Compiled for a CPU, it takes the place of gelu's output where that was kept.
-    replaced = compiled and device_type == "cpu" and not step.checkpointing
-    hidden_gradient = (2 if llama else 0 if replaced else 1) * e * shape.n_inner
+    # Of gate and up, or of up.
+    hidden_gradient = (2 if llama else 0 if gelu_gives_way(shape, step, device_type) else 1) * e * shape.n_inner
     if llama and by_blocks(step) and device_type == "cpu":  # their product has one before they are computed again
         hidden_gradient += e * shape.n_inner
 
@@ -111,6 +110,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
             scratch_forward, scratch_backward = (threads * size for size in _scratch_bytes(shape, e))
     # Compiled for a CPU in float32, what the head read stays, too, but where plain attention is asked for (torch 2.13).
     read = norm if compiled and device_type == "cpu" and e == 4 and asked != "math" else 0
+    # In one graph on CUDA, what the last block's dropout leaves of the gradient comes with the gradient.
+    dropped = wide if dropout and compiled and device_type == "cuda" and not by_blocks(step) else 0
     mask = mask_element * d
     kept = 2 * (residual + norm + mask) + attention + hidden
     mlp_forward = kept
@@ -130,7 +131,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
         forward=mlp_forward,
         attention_forward=attention_forward,
         again=again,
-        norm_backward=(5 if composite else 2) * residual + read,
+        norm_backward=(5 if composite else 2) * residual + read + dropped,
         mlp_backward=mlp_backward,
         attention_backward=residual + norm + mask + attention_backward,
         random_state=CPU_RANDOM_STATE if dropout and device_type == "cpu" else 0,
@@ -153,6 +154,17 @@ def _scratch_bytes(shape: ModelShape, e: int) -> tuple[int, int]:
 def residual_bytes(step: StepSpec) -> int:
     """Gives the bytes of an element of the residual stream, see `precision.residual_dtype`."""
     return 2 if step.precision == "bf16" and step.execution != "eager" else 4
+
+
+def gelu_gives_way(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> bool:
+    """Whether the gradient of gelu's output comes when that output, which was kept, is gone.
+
+    Compiled in one graph, a matrix has its gradient before its input has; on CUDA not if it has a bias and no dropout
+    follows it.
+    """
+    if shape.architecture != "gpt2" or step.execution == "eager" or step.checkpointing:
+        return False
+    return device_type == "cpu" or not shape.bias or shape.dropout > 0
 
 
 def by_blocks(step: StepSpec) -> bool:

@@ -6,7 +6,7 @@ their gradients appear.
 
 import dataclasses
 
-from workflow_scripts.lib.block_memory import BlockMemory, by_blocks, element_bytes, residual_bytes
+from workflow_scripts.lib.block_memory import BlockMemory, by_blocks, element_bytes, gelu_gives_way, residual_bytes
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
 from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.operator_work import has_head_loss
@@ -97,6 +97,12 @@ def backward_moments(
     # compiler draws dropout's factors first.
     down_beside = not by_blocks(step) or (device_type != "cuda" and shape.dropout > 0)
     beside_mlp = (kept.cast_block, e * down) if down_beside else (casts_but_last, 0)
+    # Compiled for CUDA in full precision, the product for a tied head's gradient and the sum with the embedding's are
+    # one operation, the last of all, and what it reads stays until then.
+    on_cuda = device_type == "cuda" and step.execution != "eager"
+    late = tied and on_cuda and e == 4 and not (own or by_blocks(step) or slopes_apart)
+    late_logits, late_hidden = (e * n * V, e * n * d) if late else (0, 0)
+    gone = 0 if device_type == "cuda" and gelu_gives_way(shape, step, device_type) else shape.n_inner
     all_kept = {"activations": kept.activations, "casts": L * kept.kept_cast + kept.cast_head}
 
     def within_block(activations: int, casts: int, gradients: int, workspace: int = 0) -> dict[str, int]:
@@ -105,9 +111,10 @@ def backward_moments(
         if not (in_last_block or block_added) and new_block > kept.block + kept.kept_cast:
             others = {"gradients": (L - 1) * new_block}
         return {
-            "activations": kept.embedding + kept.residual + activations + others.get("activations", 0),
+            "activations": kept.embedding + kept.residual + activations + late_hidden + others.get("activations", 0),
+            "logits": late_logits,
             "casts": casts + others.get("casts", 0),
-            "gradients": new_head + gradients + others.get("gradients", 0),
+            "gradients": (0 if late else new_head) + gradients + others.get("gradients", 0),
             "workspace": workspace,
         }
 
@@ -123,15 +130,14 @@ def backward_moments(
             "workspace": 0 if own and e == 4 else e * n * d,
         },
         "norm_backward": {
-            "activations": kept.activations + (block.norm_backward - block.norm) * n,
+            "activations": kept.activations + (block.norm_backward - block.norm) * n + late_hidden,
+            "logits": late_logits,
             "casts": L * kept.kept_cast,
-            "gradients": new_head,
+            "gradients": 0 if late else new_head,
         },
         "mlp_backward": within_block(block.mlp_backward * n, *beside_mlp),
         # The gradient of the last matrix in half precision and in full, what led to it being gone.
-        "cast_backward": within_block(
-            (block.mlp_backward - e * (shape.n_inner + d)) * n, casts_but_last, (e % 4 + 4) * down
-        ),
+        "cast_backward": within_block((block.mlp_backward - e * (gone + d)) * n, casts_but_last, (e % 4 + 4) * down),
         "attention_backward": within_block(block.attention_backward * n, 0, new_later, block.scratch_backward),
         "embedding_backward": {
             "gradients": (0 if block_added else 4 * (count_parameters(shape).total - V * d))

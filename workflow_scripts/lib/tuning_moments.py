@@ -8,7 +8,7 @@ allocated in thirteen first steps on H200s (torch 2.11).
 
 import dataclasses
 
-from workflow_scripts.lib.block_memory import BlockMemory, by_blocks, element_bytes
+from workflow_scripts.lib.block_memory import BlockMemory, by_blocks, element_bytes, gelu_gives_way
 from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.operator_work import has_head_loss
 from workflow_scripts.lib.pass_moments import backward_moments, forward_moments
@@ -47,10 +47,11 @@ def _first_moments(
     if shape.architecture == "gpt2" and not by_blocks(first):
         e, d, V = element_bytes(first), shape.n_embd, shape.vocab_size
         n, mlp = first.batch_size * shape.sequence_length, moments["mlp_backward"]
-        mlp["activations"] -= e * shape.n_inner * n  # gelu's output is gone when what it reads has its gradient
-        if e == 4 and not has_head_loss(shape, first, "cuda"):  # a tied head's gradient is made later than that
+        if not gelu_gives_way(shape, first, "cuda"):  # but where what it reads has its gradient its output is gone
+            mlp["activations"] -= e * shape.n_inner * n
+        if e == 4 and _is_math(shape, first) and not has_head_loss(shape, first, "cuda"):
+            # A tied head's gradient is made later than that.
             mlp["activations"] += e * n * d
-            mlp["logits"] = 0 if _is_math(shape, first) else e * n * V
             mlp["gradients"] -= 4 * V * d
     return moments
 
