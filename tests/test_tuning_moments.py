@@ -43,6 +43,11 @@ WHOLE = [  # a model in one graph
     # The loss's gradient, beside plain products of attention a tensor of its own, and its copy.
     ("llama", (25, 8, 256, 10000, 512, False, 0.0), ADAFACTOR, ("fp16", "compiled", 2, 1, "math", False), 416_000,
      1_013_030_912),
+    # The gradient of gelu is not made alone where a bias's is summed over sequences of 128; but of few numbers it is.
+    ("gpt2", (2, 10, 320, 1024, 128, True, 0.0), SGD, ("tf32", "compiled", 8, 2, "auto", False), 464_000, 159_473_152),
+    ("gpt2", (1, 5, 640, 65, 128, True, 0.1), PLAIN, ("tf32", "graphed", 16, 1, "auto", False), 528_000, 251_453_440),
+    ("gpt2", (12, 2, 128, 1024, 128, True, 0.1), ADAM, ("fp32", "compiled", 16, 2, "auto", False), 528_000,
+     252_706_816),
     # A matrix's gradient turned into float32; the embedding's.
     ("gpt2", (1, 15, 1920, 65, 256, False, 0.0), PLAIN, ("bf16", "compiled", 2, 1, "auto", False), 416_000, 515192832),
     ("gpt2", (1, 2, 256, 10000, 1024, False, 0.1), ADAM, ("fp16", "compiled", 1, 1, "auto", False), 408_000, 175193088),

@@ -140,6 +140,8 @@ def backward_moments(
         "cast_backward": within_block((block.mlp_backward - e * (gone + d)) * n, casts_but_last, (e % 4 + 4) * down),
         "attention_backward": within_block(block.attention_backward * n, 0, new_later, block.scratch_backward),
         "embedding_backward": {
+            "activations": late_hidden,
+            "logits": late_logits,
             "gradients": (0 if block_added else 4 * (count_parameters(shape).total - V * d))
             + (4 + _head_gradient_bytes(shape, step, device_type) if tied else 4) * V * d,
         },

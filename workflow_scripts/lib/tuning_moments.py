@@ -15,6 +15,9 @@ from workflow_scripts.lib.pass_moments import backward_moments, forward_moments
 from workflow_scripts.lib.specs import Mode, ModelShape, StepSpec
 
 FEW = 512  # numbers in a row: to sum up longer ones there is but one variant
+# Rows of which a bias's gradient is summed at once. Where they are a sequence, up to so many of them, the gradient that
+# is summed is computed in the same kernel, which has one variant unless the sums are few.
+SUMMED_ROWS, SUMMED_SEQUENCES = 128, 64
 
 
 def tuning_moment(shape: ModelShape, step: StepSpec, block: BlockMemory, gpu: Gpu, mode: Mode) -> dict[str, int]:
@@ -65,13 +68,19 @@ def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
     apart = by_blocks(first) or (has_head_loss(shape, first, "cuda") and (llama or e == 4))
     table = 4 * V * shape.n_embd if apart else 0
     changed = {"mlp_backward": 0 if llama else e * shape.n_inner * n, "embedding_backward": table}
-    changed |= {"cast_backward": 0, "qkv_cast_backward": 0}  # in half precision
+    if e == 2:
+        changed |= {"cast_backward": 0, "qkv_cast_backward": 0}
     if V <= FEW:
         changed |= {"loss_forward": 0, "loss_backward": e * n * V}
     if math and not has_head_loss(shape, first, "cuda"):
         changed["loss_backward"] = 4 * n * V
     if not math or shape.sequence_length <= FEW:
         changed |= dict.fromkeys(("attention_forward", "block_forward", "attention_backward", "again_backward"), 0)
+    summed = shape.sequence_length == SUMMED_ROWS and first.batch_size <= SUMMED_SEQUENCES
+    if shape.bias and not llama and summed and shape.n_inner > FEW and not by_blocks(first):
+        del changed["mlp_backward"]
+        if not math:
+            del changed["attention_backward"]
     return changed
 
 
