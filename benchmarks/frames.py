@@ -56,38 +56,52 @@ def main() -> int:
     index = 0 if options.device == "cuda" else None
     device = DeviceSpec(id=options.device, type=options.device, threads=options.threads, index=index)
     layers = options.layers or (LAYERS if options.device == "cuda" else ())
-    figures = {}
-    for side in SIDES:
-        times_s = in_thread(lambda: [_call_s(n) for n in N_VARIABLES], side)
-        median_s, longest_s = float(np.median(times_s)), max(times_s)
-        figures |= {f"{side}.call.median_s": median_s, f"{side}.call.longest_s": longest_s}
-        print(f"a call, {side}: median {median_s * 1e6:.2f} µs, longest {longest_s * 1e6:.2f} µs")
+    figures = _compare_calls()
     with tempfile.TemporaryDirectory(prefix="assay-frames-", ignore_cleanup_errors=True) as folder:
         for n_layer in layers:
-            found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
-            for turn in range(options.rounds):
-                for side in sorted(SIDES, reverse=bool(turn % 2)):
-                    asked = {"device": to_json(device), "n_layer": n_layer, "side": side}
-                    outcome = run_isolated(
-                        "benchmarks.frames:measure", asked, device=device, timeout_s=600.0, compiled=Path(folder)
-                    )
-                    if outcome.result is None:
-                        print(f"{n_layer} layers: {outcome.status} {outcome.reason}", file=sys.stderr)
-                        return 1
-                    found[side].append(outcome.result)
-            ratio = paired_ratio(*([one["step_time_s"] for one in found[side]] for side in SIDES))
-            for side in SIDES:
-                step_time_s, pages = (float(np.median([one[key] for one in found[side]])) for key in found[side][0])
-                figures |= {f"{n_layer}.{side}.step_time_s": step_time_s, f"{n_layer}.{side}.pages": pages}
-                print(f"{n_layer} layers, {side}: {step_time_s * 1e3:.2f} ms a step, {pages:.0f} pages")
-            figures |= {f"{n_layer}.ratio": ratio.value, f"{n_layer}.low": ratio.low, f"{n_layer}.high": ratio.high}
-            print(f"{n_layer} layers: without room a step takes {ratio}", flush=True)
+            found = _compare_steps(device, n_layer, options.rounds, Path(folder))
+            if found is None:
+                return 1
+            figures |= found
     if options.json:
         conditions = {"device": options.device, "threads": options.threads, "rounds": options.rounds,
                       "python": platform.python_version(), "torch": torch.__version__,
                       "platform": platform.platform()}  # fmt: skip
         write_json(options.json, {"figures": figures, "targets": {}, "met": {}, "conditions": conditions})
     return 0
+
+
+def _compare_calls() -> dict[str, float]:
+    figures = {}
+    for side in SIDES:
+        times_s = in_thread(lambda: [_call_s(n) for n in N_VARIABLES], side)
+        median_s, longest_s = float(np.median(times_s)), max(times_s)
+        figures |= {f"{side}.call.median_s": median_s, f"{side}.call.longest_s": longest_s}
+        print(f"a call, {side}: median {median_s * 1e6:.2f} µs, longest {longest_s * 1e6:.2f} µs", flush=True)
+    return figures
+
+
+def _compare_steps(device: DeviceSpec, n_layer: int, n_rounds: int, compiled: Path) -> dict[str, float | None] | None:
+    """Times a step in rounds; None if it cannot be measured."""
+    found: dict[str, list[dict[str, float]]] = {side: [] for side in SIDES}
+    for turn in range(n_rounds):
+        for side in sorted(SIDES, reverse=bool(turn % 2)):
+            asked = {"device": to_json(device), "n_layer": n_layer, "side": side}
+            outcome = run_isolated(
+                "benchmarks.frames:measure", asked, device=device, timeout_s=600.0, compiled=compiled
+            )
+            if outcome.result is None:
+                print(f"{n_layer} layers: {outcome.status} {outcome.reason}", file=sys.stderr)
+                return None
+            found[side].append(outcome.result)
+    figures = {}
+    for side in SIDES:
+        step_time_s, pages = (float(np.median([one[key] for one in found[side]])) for key in ("step_time_s", "pages"))
+        figures |= {f"{n_layer}.{side}.step_time_s": step_time_s, f"{n_layer}.{side}.pages": pages}
+        print(f"{n_layer} layers, {side}: {step_time_s * 1e3:.2f} ms a step, {pages:.0f} pages")
+    ratio = paired_ratio(*([one["step_time_s"] for one in found[side]] for side in SIDES))
+    print(f"{n_layer} layers: without room a step takes {ratio}", flush=True)
+    return figures | {f"{n_layer}.ratio": ratio.value, f"{n_layer}.low": ratio.low, f"{n_layer}.high": ratio.high}
 
 
 def in_thread(function: Callable[[], Any], side: str) -> Any:
