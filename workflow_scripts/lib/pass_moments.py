@@ -91,17 +91,17 @@ def backward_moments(
     new_block = 0 if added else 4 * (sum(matrices) + sum(block_vectors(shape)))
     # All but those of the first matrix and the normalisation before it.
     new_later = 0 if added else new_block - 4 * (matrices[0] + (5 * d if tied and shape.bias else d))
-    new_head = 4 * V * d if tied or not block_added else 0  # that of a tied head waits for the embedding's
-    casts_but_last = max(kept.cast_block - e * down, 0)
-    # Computed again, the last matrix's copy is gone and its gradient not there when its input has one, unless a CPU's
-    # compiler draws dropout's factors first.
-    down_beside = not by_blocks(step) or (device_type != "cuda" and shape.dropout > 0)
-    beside_mlp = (kept.cast_block, e * down) if down_beside else (casts_but_last, 0)
     # Compiled for CUDA in full precision, the product for a tied head's gradient and the sum with the embedding's are
     # one operation, the last of all, and what it reads stays until then.
     on_cuda = device_type == "cuda" and step.execution != "eager"
     late = tied and on_cuda and e == 4 and not (own or by_blocks(step) or slopes_apart)
     late_logits, late_hidden = (e * n * V, e * n * d) if late else (0, 0)
+    new_head = 4 * V * d if (tied or not block_added) and not late else 0  # a tied head's waits for the embedding's
+    casts_but_last = max(kept.cast_block - e * down, 0)
+    # Computed again, the last matrix's copy is gone and its gradient not there when its input has one, unless a CPU's
+    # compiler draws dropout's factors first.
+    down_beside = not by_blocks(step) or (device_type != "cuda" and shape.dropout > 0)
+    beside_mlp = (kept.cast_block, e * down) if down_beside else (casts_but_last, 0)
     gone = 0 if device_type == "cuda" and gelu_gives_way(shape, step, device_type) else shape.n_inner
     all_kept = {"activations": kept.activations, "casts": L * kept.kept_cast + kept.cast_head}
 
@@ -114,7 +114,7 @@ def backward_moments(
             "activations": kept.embedding + kept.residual + activations + late_hidden + others.get("activations", 0),
             "logits": late_logits,
             "casts": casts + others.get("casts", 0),
-            "gradients": (0 if late else new_head) + gradients + others.get("gradients", 0),
+            "gradients": new_head + gradients + others.get("gradients", 0),
             "workspace": workspace,
         }
 
@@ -133,7 +133,7 @@ def backward_moments(
             "activations": kept.activations + (block.norm_backward - block.norm) * n + late_hidden,
             "logits": late_logits,
             "casts": L * kept.kept_cast,
-            "gradients": 0 if late else new_head,
+            "gradients": new_head,
         },
         "mlp_backward": within_block(block.mlp_backward * n, *beside_mlp),
         # The gradient of the last matrix in half precision and in full, what led to it being gone.
