@@ -9,7 +9,6 @@ take in a steady step and of the time to compile it gives how many times more th
 """
 
 import argparse
-import os
 import platform
 import sys
 from collections.abc import Callable
@@ -27,6 +26,7 @@ from benchmarks.prediction import OPTIMIZER  # noqa: E402
 from workflow_scripts.lib import step as step_module  # noqa: E402
 from workflow_scripts.lib.device_timing import clock_of  # noqa: E402
 from workflow_scripts.lib.execution import compile_loss  # noqa: E402
+from workflow_scripts.lib.host import available_cores  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.memory_probe import count_on_cuda, trace_on_cpu  # noqa: E402
 from workflow_scripts.lib.model import Decoder  # noqa: E402
@@ -118,10 +118,9 @@ def _in_one_graph(decoder: Decoder) -> Callable[[torch.Tensor, torch.Tensor], to
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=cores, help="torch's threads")
+    parser.add_argument("--threads", type=int, default=available_cores()[0], help="torch's threads")
     parser.add_argument("--json", type=Path, help="where the figures go")
     return parser.parse_args()
 

@@ -8,7 +8,6 @@ trains, and with glibc as it is by default; every second round the other way rou
 """
 
 import argparse
-import os
 import platform
 import sys
 from pathlib import Path
@@ -18,6 +17,7 @@ sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not th
 
 from benchmarks.paired import paired_ratio  # noqa: E402
 from benchmarks.prediction import OPTIMIZER  # noqa: E402
+from workflow_scripts.lib.host import available_cores  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.process_memory import keep_freed_memory  # noqa: E402
 from workflow_scripts.lib.records import write_json  # noqa: E402
@@ -86,9 +86,8 @@ def _step_time_s(shape: tuple, device: DeviceSpec, environment: dict[str, str] |
 
 def _parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=cores, help="torch's threads")
+    parser.add_argument("--threads", type=int, default=available_cores()[0], help="torch's threads")
     parser.add_argument("--json", type=Path, help="where the figures go")
     return parser.parse_args()
 

@@ -15,7 +15,6 @@ off leaves what it has.
 import argparse
 import dataclasses
 import json
-import os
 import platform
 import random
 import sys
@@ -34,6 +33,7 @@ from workflow_scripts.lib.counts import count_parameters  # noqa: E402
 from workflow_scripts.lib.devices import detect_devices  # noqa: E402
 from workflow_scripts.lib.fits import MARGIN  # noqa: E402
 from workflow_scripts.lib.gpu import Gpu  # noqa: E402
+from workflow_scripts.lib.host import available_cores  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.memory_model import MemoryEstimate, estimate_memory  # noqa: E402
 from workflow_scripts.lib.provenance import commit  # noqa: E402
@@ -256,7 +256,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--execution", nargs="+", choices=("eager", "compiled", "graphed"), default=["eager"])
     parser.add_argument("--shapes", type=int, default=40, help="how many are drawn")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--threads", type=int, default=available_cores()[0])
     parser.add_argument("--timeout", type=float, default=300.0, help="of one shape, in seconds")
     parser.add_argument("--json", type=Path)
     return parser.parse_args()

@@ -12,7 +12,6 @@ round by round. Before and after the rounds large matrix products are timed: the
 import argparse
 import dataclasses
 import json
-import os
 import platform
 import subprocess
 import sys
@@ -31,6 +30,7 @@ from benchmarks.presets import CHARACTERS, PRESETS, Case, Preset  # noqa: E402
 from benchmarks.tokens import write_characters, write_random  # noqa: E402
 from workflow_scripts.lib.counts import flops_per_token  # noqa: E402
 from workflow_scripts.lib.fork_server import COMPILED_FOLDER  # noqa: E402
+from workflow_scripts.lib.host import available_cores  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.outcome import Outcome  # noqa: E402
 from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, to_json  # noqa: E402
@@ -265,16 +265,12 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=5, help="pairs of processes; from 3 on the ratio has an interval")
     parser.add_argument("--case", action="append", help='one of Assay\'s cases, as "fp32 compiled"; all by default')
     parser.add_argument("--text", type=Path, help="text whose characters are the tokens of the small presets")
-    parser.add_argument("--threads", type=int, default=_cores(), help="torch's threads, both sides")
+    parser.add_argument("--threads", type=int, default=available_cores()[0], help="torch's threads, both sides")
     parser.add_argument("--seconds", type=float, default=15.0, help="longest sampling, after the first step")
     parser.add_argument("--samples", type=int, default=50, help="least warm samples of a process, if time allows")
     parser.add_argument("--timeout", type=float, default=900.0, help="longest life of a process, in s")
     parser.add_argument("--json", type=Path, help="where the figures go")
     return parser.parse_args()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 if __name__ == "__main__":

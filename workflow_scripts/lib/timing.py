@@ -4,7 +4,8 @@ The rules, in the order in which they apply:
 
 - **A sample** is the time of one step, ended by the device's synchronisation; on a device with events of its own, the
   time between the events after two successive steps (`Clock`). The host then launches steps ahead of those that it
-  reads and waits after the first one alone: a step that is waited for lacks what else runs beside its neighbours.
+  reads, and lets the device run dry after the first one and before a report alone: a step that is waited for lacks
+  what else runs beside its neighbours.
 - **Blocks.** Where a step is shorter than 1000 times what the clock can tell apart, one sample is the mean over a block
   of steps that is long enough; `block_size` says how many. The first steps are always timed one by one.
 - **Warm-up.** The first sample is cold by definition. Warm-up ends at the first later sample from which three in a row
@@ -64,11 +65,8 @@ class Clock(Protocol):
     def mark(self) -> Any:
         """Marks this moment."""
 
-    def wait(self, mark: Any) -> None:
-        """Waits until the device has passed a mark."""
-
     def seconds(self, start: Any, end: Any) -> float:
-        """Time between two marks in s; the device has passed both."""
+        """Time between two marks in s; waits until the device has passed them."""
 
     def now(self) -> float:
         """The host's time in s, for budgets."""
@@ -86,9 +84,6 @@ class HostClock:
     def __init__(self, read: Callable[[], float] = time.perf_counter, resolution_s: float | None = None):
         self.mark = self.now = read
         self.resolution_s = _resolution_s(read) if resolution_s is None else resolution_s
-
-    def wait(self, mark: float) -> None:
-        """It is over: the device was synchronised before it."""
 
     def seconds(self, start: float, end: float) -> float:
         return end - start
@@ -170,8 +165,6 @@ class _Launched:
 
     def times_s(self, clock: Clock) -> list[float]:
         """Waits for the blocks; gives the mean time of a step of each."""
-        if self.marks:
-            clock.wait(self.marks[-1])
         return [clock.seconds(a, b) / self.block_size for a, b in itertools.pairwise(self.marks)]
 
 

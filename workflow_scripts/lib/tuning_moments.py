@@ -15,8 +15,8 @@ from workflow_scripts.lib.pass_moments import backward_moments, forward_moments
 from workflow_scripts.lib.specs import Mode, ModelShape, StepSpec
 
 FEW = 512  # numbers in a row: to sum up longer ones there is but one variant
-# Rows of which a bias's gradient is summed at once. Where they are a sequence, up to so many of them, the gradient that
-# is summed is computed in the same kernel, which has one variant unless the sums are few.
+# Rows of which a bias's gradient is summed at once. Where they are a sequence, the gradient that is summed is computed
+# in the same kernel, which has one variant unless the sums are few; seen with so many sequences, not with 256.
 SUMMED_ROWS, SUMMED_SEQUENCES = 128, 64
 
 
