@@ -4,8 +4,8 @@ CPython, from 3.11 on, keeps the frames of a thread in chunks of 16 KiB. A call 
 of a chunk gets a new one from the system and gives it back when it returns: 5 µs, where a call takes 0.1. Compiled
 steps on GPUs meet that: torch.compile writes one function for a whole backward pass, with a variable for each buffer,
 and calls from it a function of Python for each kernel. Where the frame of the large one nearly fills a chunk, as with
-about 25 layers, each of a thousand launches pays. `benchmarks/frames.py` times calls, and steps of so many layers. Later
-releases of 3.13 and 3.14 keep a chunk: https://github.com/python/cpython/pull/145789.
+about 25 layers, each of a thousand launches pays. `benchmarks/frames.py` times calls, and steps of so many layers.
+Later releases of 3.13 and 3.14 keep a chunk: https://github.com/python/cpython/pull/145789.
 
 A function may ask for a larger frame than it needs. It then gets a chunk of its own, with room for what it calls.
 """
