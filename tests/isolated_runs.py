@@ -35,9 +35,9 @@ def eventually(condition, seconds: float = 20.0) -> None:
         time.sleep(0.02)
 
 
-def run(name: str, arguments: dict | None = None, **options):
+def run(name: str, arguments: dict | None = None, targets: str = TARGETS, **options):
     options = {"device": cpu(), "timeout_s": 60.0, **options}
-    return run_isolated(TARGETS + name, arguments or {}, **options)
+    return run_isolated(targets + name, arguments or {}, **options)
 
 
 def is_gone(pid: int) -> bool:

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,13 @@ pytestmark = pytest.mark.usefixtures("runtime_folder")
 
 @linux_only
 def test_a_fork_is_as_good_as_a_fresh_process(workflow, monkeypatch):
+    train = partial(run, "train", targets="tests.isolated_training:")
     outcomes = {}
     for threads in (1, 2):
-        outcomes[threads] = run("train", device=cpu(threads))
+        outcomes[threads] = train(device=cpu(threads))
     monkeypatch.setenv("STRAY", "set after the server started")
-    again = run("train", device=cpu(2))
-    fresh = run("train", device=cpu(2), fresh=True)
+    again = train(device=cpu(2))
+    fresh = train(device=cpu(2), fresh=True)
 
     assert [outcome.start for outcome in (outcomes[1], outcomes[2], again, fresh)] == ["forked"] * 3 + ["fresh"]
     for threads, outcome in [*outcomes.items(), (2, again), (2, fresh)]:
