@@ -35,7 +35,9 @@ def test_a_fork_is_as_good_as_a_fresh_process(workflow, monkeypatch):
         assert outcome.result["leader"]
         assert outcome.result["folder"] == str(Path.cwd())
     assert outcomes[2].result["losses"] == again.result["losses"] == fresh.result["losses"]
-    assert again.result["tasks"] == fresh.result["tasks"] > outcomes[1].result["tasks"]
+    assert again.result["tasks"] == outcomes[2].result["tasks"] > outcomes[1].result["tasks"]
+    # An idle thread of OpenBLAS, which numpy loads, ends where a process first forks.
+    assert again.result["tasks"] <= fresh.result["tasks"] <= again.result["tasks"] + 1
     assert again.result["stray"] == "set after the server started"
     assert again.result["descriptors"] <= fresh.result["descriptors"] + 1  # no socket or pidfd of the server's
     assert again.result["parent"] == outcomes[2].result["parent"]  # one server served both
