@@ -19,6 +19,7 @@ import socket
 import sys
 import threading
 import traceback
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,10 @@ from workflow_scripts.lib.process_memory import keep_freed_memory, peak_process_
 # Making an optimizer imports this module (seconds); here it is paid before anything is timed, whichever way we started.
 _IMPORTED_WITH_TORCH = "torch._dynamo"
 
-# What a step calls of MKL's functions of vectors. MKL chooses one's code at its first call, and where threads make that
+# What is called of MKL's functions of vectors. MKL chooses one's code at its first call, and where threads make that
 # call together, one of them can get code of another accuracy, 3e-4 off in place of 1e-7, for this once: one process in
 # some hundred then trains otherwise, from its first update on. https://github.com/pytorch/pytorch/issues/188792
-_CHOSEN_AT_FIRST_CALL = ("sqrt", "exp", "cos", "sin")
+_CHOSEN_AT_FIRST_CALL = ("sqrt", "exp", "log", "cos", "sin")
 
 
 def main() -> None:
@@ -83,8 +84,8 @@ def _settle(threads: int) -> None:
     torch = sys.modules.get("torch")
     if torch is not None:
         torch.set_num_threads(threads)
-        for name in _CHOSEN_AT_FIRST_CALL:
-            getattr(torch, name)(torch.ones(1))  # too short to be shared among threads
+        for name, dtype in product(_CHOSEN_AT_FIRST_CALL, (torch.float32, torch.float64)):
+            getattr(torch, name)(torch.ones(1, dtype=dtype))  # too short to be shared among threads
         importlib.import_module(_IMPORTED_WITH_TORCH)
     gc.collect()
     gc.freeze()
