@@ -3,10 +3,8 @@
 Letters: B sequences of a batch, T sequence length, d `n_embd`, F `n_inner`, h heads, V vocabulary, L layers,
 n tokens of a micro-batch. Nothing here imports torch, so that a workflow can plan with it.
 
-What is predicted is what live tensors take (allocated), as `memory_probe.probe_allocated` measures it. Left out is, on
-a processor in 16 bits (torch 2.13): what oneDNN packs of a product while it computes it, a few MiB at most on few
-threads; and that a compiler turns all gradients into float32 at once where there are as many tokens as a model is wide,
-because it fuses kernels over equally many numbers (2 bytes a parameter more).
+What is predicted is what live tensors take (allocated), as `memory_probe.probe_allocated` measures it. Left out is
+what oneDNN packs of a product while it computes it, on a processor in 16 bits: a few MiB at most on few threads.
 """
 
 import dataclasses

@@ -98,6 +98,10 @@ def backward_moments(
     late_logits, late_hidden = (e * n * V, e * n * d) if late else (0, 0)
     new_head = 4 * V * d if (tied or not block_added) and not late else 0  # a tied head's waits for the embedding's
     casts_but_last = max(kept.cast_block - e * down, 0)
+    # Where there are as many tokens as the model is wide, kernels go over equally many numbers: GPT-2's compiler for a
+    # CPU in 16 bits turns all gradients of matrices into float32 in one of them, the last (torch 2.13).
+    in_one_graph = step.execution != "eager" and not step.checkpointing
+    waiting = kept.cast_block if tied and device_type == "cpu" and in_one_graph and n == d else 0
     # Computed again, the last matrix's copy is gone and its gradient not there when its input has one, unless a CPU's
     # compiler draws dropout's factors first.
     down_beside = not by_blocks(step) or (device_type != "cuda" and shape.dropout > 0)
@@ -142,6 +146,7 @@ def backward_moments(
         "embedding_backward": {
             "activations": late_hidden,
             "logits": late_logits,
+            "casts": L * waiting,
             "gradients": (0 if block_added else 4 * (count_parameters(shape).total - V * d))
             + (4 + _head_gradient_bytes(shape, step, device_type) if tied else 4) * V * d,
         },
