@@ -21,12 +21,12 @@ sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not th
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
+from benchmarks.options import parser_of  # noqa: E402
 from benchmarks.paired import paired_ratio  # noqa: E402
 from benchmarks.prediction import OPTIMIZER  # noqa: E402
 from workflow_scripts.lib import step as step_module  # noqa: E402
 from workflow_scripts.lib.device_timing import clock_of  # noqa: E402
 from workflow_scripts.lib.execution import compile_loss  # noqa: E402
-from workflow_scripts.lib.host import available_cores  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.memory_probe import count_on_cuda, trace_on_cpu  # noqa: E402
 from workflow_scripts.lib.model import Decoder  # noqa: E402
@@ -117,11 +117,9 @@ def _in_one_graph(decoder: Decoder) -> Callable[[torch.Tensor, torch.Tensor], to
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=available_cores()[0], help="torch's threads")
-    parser.add_argument("--json", type=Path, help="where the figures go")
     return parser.parse_args()
 
 

@@ -31,6 +31,7 @@ import statistics  # noqa: E402
 
 import numpy as np  # noqa: E402
 
+from benchmarks.options import parser_of  # noqa: E402
 from benchmarks.paired import Ratio, paired_ratio  # noqa: E402
 from benchmarks.trust import CELLS, print_others  # noqa: E402
 from workflow_scripts.lib.estimates import spread  # noqa: E402
@@ -216,12 +217,10 @@ def print_report(report: dict[str, Any]) -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--record", type=Path, help="record of the cell to time directly")
     parser.add_argument("--device", choices=sorted(CELLS), default="cpu")
     parser.add_argument("--pairs", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="torch's threads")
-    parser.add_argument("--json", type=Path, help="where the figures go")
     return parser.parse_args()
 
 

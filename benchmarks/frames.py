@@ -28,12 +28,12 @@ sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not th
 import numpy as np  # noqa: E402
 import torch  # noqa: E402
 
+from benchmarks.options import parser_of  # noqa: E402
 from benchmarks.paired import paired_ratio  # noqa: E402
 from benchmarks.prediction import OPTIMIZER  # noqa: E402
 from workflow_scripts.lib import execution  # noqa: E402
 from workflow_scripts.lib.device_timing import clock_of  # noqa: E402
 from workflow_scripts.lib.frames import roomy  # noqa: E402
-from workflow_scripts.lib.host import available_cores  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.records import write_json  # noqa: E402
 from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, StepSpec, from_json, to_json  # noqa: E402
@@ -181,12 +181,10 @@ def _measure(arguments: dict[str, Any]) -> dict[str, float]:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--layers", type=int, nargs="+", help="of the steps that are timed")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=available_cores()[0], help="torch's threads")
-    parser.add_argument("--json", type=Path, help="where the figures go")
     return parser.parse_args()
 
 

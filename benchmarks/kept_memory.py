@@ -15,9 +15,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not the standard one
 
+from benchmarks.options import parser_of  # noqa: E402
 from benchmarks.paired import paired_ratio  # noqa: E402
 from benchmarks.prediction import OPTIMIZER  # noqa: E402
-from workflow_scripts.lib.host import available_cores  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.process_memory import keep_freed_memory  # noqa: E402
 from workflow_scripts.lib.records import write_json  # noqa: E402
@@ -85,10 +85,8 @@ def _step_time_s(shape: tuple, device: DeviceSpec, environment: dict[str, str] |
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=available_cores()[0], help="torch's threads")
-    parser.add_argument("--json", type=Path, help="where the figures go")
     return parser.parse_args()
 
 

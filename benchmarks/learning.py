@@ -20,6 +20,7 @@ sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not th
 
 import statistics  # noqa: E402
 
+from benchmarks.options import parser_of  # noqa: E402
 from benchmarks.presets import CHARACTERS, PRESETS, Case  # noqa: E402
 from benchmarks.tokens import write_characters  # noqa: E402
 from workflow_scripts.lib.fork_server import COMPILED_FOLDER  # noqa: E402
@@ -97,14 +98,12 @@ def summarise(preset: str, curves: dict[str, list[list[tuple[int, float]]]]) -> 
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--text", type=Path, required=True, help="tinyshakespeare")
     parser.add_argument("--preset", choices=sorted(PUBLISHED), default="shakespeare_char")
     parser.add_argument("--case", action="append", help='as "bf16 graphed"; all of the preset by default')
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, help="fewer steps than the configuration's")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--json", type=Path, help="where the figures go")
     return parser.parse_args()
 
 

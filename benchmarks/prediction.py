@@ -37,12 +37,12 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not the standard one
 
+from benchmarks.options import parser_of  # noqa: E402
 from benchmarks.prediction_memory import compare_memory  # noqa: E402
 from benchmarks.prediction_rivals import TARGETS, compare, figures_of, within_interval  # noqa: E402
 from benchmarks.prediction_shapes import draw  # noqa: E402
 from benchmarks.rounds import steady_times  # noqa: E402
 from workflow_scripts.lib.cost_model import Case, TimeModel  # noqa: E402
-from workflow_scripts.lib.host import available_cores  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.operator_rates import read_rates  # noqa: E402
 from workflow_scripts.lib.outcome import Outcome  # noqa: E402
@@ -272,7 +272,7 @@ def _device(options: argparse.Namespace) -> DeviceSpec:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda", "mps"], default="cpu")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32")
     parser.add_argument("--execution", choices=["eager", "compiled", "graphed"], default="eager")
@@ -285,10 +285,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--calibration", type=float, default=20.0, help="time for operators in each precision, in s")
     parser.add_argument("--sustain", type=float, default=1.0, help="how long the product is sustained, in s")
     parser.add_argument("--datasheet", type=float, help="the vendor's FLOP/s, where resources/ states none")
-    parser.add_argument("--threads", type=int, default=available_cores()[0], help="torch's threads")
     parser.add_argument("--timeout", type=float, default=1200.0, help="longest life of a measuring process, in s")
     parser.add_argument("--seed", type=int, default=0, help="of the shapes")
-    parser.add_argument("--json", type=Path, help="where the figures go")
     options = parser.parse_args()
     if options.builders < 1 or (options.builders > 1 and options.rounds == 1):
         parser.error(f"--builders is {options.builders}: it must be at least 1, and more only with --rounds above 1")

@@ -28,12 +28,12 @@ sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not th
 
 import statistics  # noqa: E402
 
+from benchmarks.options import parser_of  # noqa: E402
 from benchmarks.prediction_shapes import draw  # noqa: E402
 from workflow_scripts.lib.counts import count_parameters  # noqa: E402
 from workflow_scripts.lib.devices import detect_devices  # noqa: E402
 from workflow_scripts.lib.fits import MARGIN  # noqa: E402
 from workflow_scripts.lib.gpu import Gpu  # noqa: E402
-from workflow_scripts.lib.host import available_cores  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.memory_model import MemoryEstimate, estimate_memory  # noqa: E402
 from workflow_scripts.lib.provenance import commit  # noqa: E402
@@ -251,14 +251,12 @@ def _tell(one: dict[str, Any], device: DeviceSpec) -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--execution", nargs="+", choices=("eager", "compiled", "graphed"), default=["eager"])
     parser.add_argument("--shapes", type=int, default=40, help="how many are drawn")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=available_cores()[0])
     parser.add_argument("--timeout", type=float, default=300.0, help="of one shape, in seconds")
-    parser.add_argument("--json", type=Path)
     return parser.parse_args()
 
 

@@ -25,12 +25,12 @@ import numpy as np
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not the standard one
 
+from benchmarks.options import parser_of  # noqa: E402
 from benchmarks.paired import paired_ratio, spread_of  # noqa: E402
 from benchmarks.presets import CHARACTERS, PRESETS, Case, Preset  # noqa: E402
 from benchmarks.tokens import write_characters, write_random  # noqa: E402
 from workflow_scripts.lib.counts import flops_per_token  # noqa: E402
 from workflow_scripts.lib.fork_server import COMPILED_FOLDER  # noqa: E402
-from workflow_scripts.lib.host import available_cores  # noqa: E402
 from workflow_scripts.lib.isolation import run_isolated  # noqa: E402
 from workflow_scripts.lib.outcome import Outcome  # noqa: E402
 from workflow_scripts.lib.specs import DeviceSpec, MeasureSpec, to_json  # noqa: E402
@@ -259,17 +259,15 @@ def _commit(folder: Path) -> str | None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--nanogpt", type=Path, required=True, help="a nanoGPT checkout")
     parser.add_argument("--preset", choices=sorted(PRESETS), default="cpu")
     parser.add_argument("--rounds", type=int, default=5, help="pairs of processes; from 3 on the ratio has an interval")
     parser.add_argument("--case", action="append", help='one of Assay\'s cases, as "fp32 compiled"; all by default')
     parser.add_argument("--text", type=Path, help="text whose characters are the tokens of the small presets")
-    parser.add_argument("--threads", type=int, default=available_cores()[0], help="torch's threads, both sides")
     parser.add_argument("--seconds", type=float, default=15.0, help="longest sampling, after the first step")
     parser.add_argument("--samples", type=int, default=50, help="least warm samples of a process, if time allows")
     parser.add_argument("--timeout", type=float, default=900.0, help="longest life of a process, in s")
-    parser.add_argument("--json", type=Path, help="where the figures go")
     return parser.parse_args()
 
 

@@ -12,7 +12,6 @@ its `bench.py` would have printed for the same steps in the same processes.
 
 import argparse
 import json
-import os
 import platform
 import sys
 from importlib.metadata import version
@@ -24,6 +23,7 @@ sys.path[0] = str(ROOT)  # in place of this folder, whose `statistics` is not th
 
 import statistics  # noqa: E402
 
+from benchmarks.options import parser_of  # noqa: E402
 from benchmarks.trust_faults import MEASURE, Fault, all_faults  # noqa: E402
 from workflow_scripts.lib.devices import detect_devices  # noqa: E402
 from workflow_scripts.lib.estimates import spread  # noqa: E402
@@ -160,11 +160,9 @@ def print_others(others_cores: float | None) -> None:
 
 
 def _parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--device", choices=sorted(CELLS), default="cpu")
     parser.add_argument("--processes", type=int, default=10, help="fresh processes; 0 leaves the second part out")
-    parser.add_argument("--threads", type=int, default=os.cpu_count() or 1, help="torch's threads")
-    parser.add_argument("--json", type=Path, help="where the figures go")
     return parser.parse_args()
 
 
