@@ -31,8 +31,8 @@ from workflow_scripts.lib.process_memory import keep_freed_memory, peak_process_
 _IMPORTED_WITH_TORCH = "torch._dynamo"
 
 # What is called of MKL's functions of vectors. MKL chooses one's code at its first call, and where threads make that
-# call together, one of them can get code of another accuracy, 3e-4 off in place of 1e-7, for this once: one process in
-# some hundred then trains otherwise, from its first update on. https://github.com/pytorch/pytorch/issues/188792
+# call together, one of them can get much coarser code for this once: AdamW's first square roots, say, and then a
+# training is another one. https://github.com/pytorch/pytorch/issues/188792
 _CHOSEN_AT_FIRST_CALL = ("sqrt", "exp", "log", "cos", "sin")
 
 

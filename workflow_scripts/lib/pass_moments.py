@@ -81,10 +81,11 @@ def backward_moments(
     """
     kept, n = _kept(shape, step, block), _micro_tokens(shape, step)
     e, d, L, V, T = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size, shape.sequence_length
-    tied, own = shape.architecture == "gpt2", has_head_loss(shape, step, device_type)
-    slopes_apart = step.execution != "eager" and step.attention_on(device_type, T) == "math" and not own
+    eager, tied = step.execution == "eager", shape.architecture == "gpt2"
+    own = has_head_loss(shape, step, device_type)
+    slopes_apart = not eager and step.attention_on(device_type, T) == "math" and not own
     # Eagerly a gradient is added to earlier micro-batches' at once; a compiled graph gives all of its own at its end.
-    added = step.accumulation > 1 and step.execution == "eager"
+    added = step.accumulation > 1 and eager
     block_added = added or (step.accumulation > 1 and by_blocks(step))
     matrices = [rows * columns for rows, columns in block_matrices(shape)]
     down = matrices[3]
@@ -93,15 +94,13 @@ def backward_moments(
     new_later = 0 if added else new_block - 4 * (matrices[0] + (5 * d if tied and shape.bias else d))
     # Compiled for CUDA in full precision, the product for a tied head's gradient and the sum with the embedding's are
     # one operation, the last of all, and what it reads stays until then.
-    on_cuda = device_type == "cuda" and step.execution != "eager"
-    late = tied and on_cuda and e == 4 and not (own or by_blocks(step) or slopes_apart)
+    late = tied and not eager and device_type == "cuda" and e == 4 and not (own or by_blocks(step) or slopes_apart)
     late_logits, late_hidden = (e * n * V, e * n * d) if late else (0, 0)
     new_head = 4 * V * d if (tied or not block_added) and not late else 0  # a tied head's waits for the embedding's
     casts_but_last = max(kept.cast_block - e * down, 0)
-    # Where there are as many tokens as the model is wide, kernels go over equally many numbers: GPT-2's compiler for a
-    # CPU in 16 bits turns all gradients of matrices into float32 in one of them, the last (torch 2.13).
-    in_one_graph = step.execution != "eager" and not step.checkpointing
-    waiting = kept.cast_block if tied and device_type == "cpu" and in_one_graph and n == d else 0
+    # Where there are as many tokens as the model is wide, kernels go over equally many numbers, and for a CPU GPT-2's
+    # gradients in 16 bits all become float32 in one of them, the last (torch 2.13). Each is as large as its copy was.
+    waiting = kept.kept_cast if tied and not eager and device_type == "cpu" and n == d else 0
     # Computed again, the last matrix's copy is gone and its gradient not there when its input has one, unless a CPU's
     # compiler draws dropout's factors first.
     down_beside = not by_blocks(step) or (device_type != "cuda" and shape.dropout > 0)
@@ -151,7 +150,7 @@ def backward_moments(
             + (4 + _head_gradient_bytes(shape, step, device_type) if tied else 4) * V * d,
         },
     }
-    if e == 2 and step.execution == "eager":
+    if e == 2 and eager:
         moments["head_cast_backward"] = {
             "activations": kept.activations, "casts": L * kept.kept_cast, "gradients": (e + 4) * V * d,
         }  # fmt: skip
@@ -159,7 +158,7 @@ def backward_moments(
         moments["again_backward"] = within_block(block.again * n, kept.cast_block, 0)
     # The first matrix, last of a block to have its gradient: beside the input's, and in half precision as it is cast.
     first, qkv = matrices[0], kept.residual + (block.norm + 4 * e * d) * n
-    if device_type == "cuda" and step.execution == "eager" and tied and shape.bias:
+    if device_type == "cuda" and eager and tied and shape.bias:
         # A bias's gradient is summed beside the weight's and the input's of its layer: of up, and of queries to values.
         up = (block.mlp_backward - e * (2 * shape.n_inner - d)) * n
         if step.checkpointing:  # the block's input and its gradient are not beside it (seen on an H200)
