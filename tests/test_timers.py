@@ -104,25 +104,30 @@ def test_a_cross_check_that_failed_is_one_row_with_its_reason(tmp_path):
 
 
 class Meter:
-    """A device that uses 5 J a step of 2 ms, and a counter that moves every `tick_s`."""
+    """A device that uses 5 J a step of 2 ms, and a counter that moves every `tick_s`; it rests while that is read."""
 
-    def __init__(self, tick_s=0.1, counts=True):
-        self.time, self.joules, self.tick_s, self.counts = 100.0, 7.0, tick_s, counts
+    def __init__(self, tick_s=0.1, counts=True, look_s=0.0):
+        self.time, self.joules, self.tick_s, self.counts, self.look_s = 100.0, 7.0, tick_s, counts, look_s
         self.shown, self.shown_at, self.n_synchronised = 7.0, 100.0, 0
 
     def run(self):
-        self.time += 0.002
-        self.joules += 5.0
+        self.spend(0.002, 5.0)
+
+    def spend(self, seconds, joules):
+        self.time += seconds
+        self.joules += joules
         if self.time - self.shown_at >= self.tick_s:
             self.shown, self.shown_at = self.joules, self.time
 
     def synchronise(self):
         self.n_synchronised += 1
 
+    def read(self):
+        self.spend(self.look_s, 2000.0 * self.look_s)  # 2 kW, where a step takes 2.5
+        return self.shown if self.counts else None
+
     def count(self, **options):
-        return count_energy(
-            self.run, self.synchronise, lambda: self.shown if self.counts else None, now=lambda: self.time, **options
-        )
+        return count_energy(self.run, self.synchronise, self.read, now=lambda: self.time, **options)
 
 
 def test_energy_is_counted_from_tick_to_tick():
@@ -131,7 +136,20 @@ def test_energy_is_counted_from_tick_to_tick():
     assert found["elapsed_s"] >= 1.0
     assert found["energy_j"] / found["n_steps"] == pytest.approx(5.0, rel=0.02)
     assert meter.n_synchronised > 10
-    assert energy_per_step_j({"energy": found}) == pytest.approx(5.0, rel=0.02)
+    assert energy_per_step_j({"energy": found, "samples_s": [0.002]}) == pytest.approx(5.0, rel=0.02)
+
+
+def test_looks_at_a_slow_counter_do_not_count_as_steps():
+    found = Meter(look_s=0.005).count()
+    assert found["energy_j"] / found["n_steps"] == pytest.approx(5.0, rel=0.05)
+    assert found["elapsed_s"] / found["n_steps"] == pytest.approx(0.002, rel=0.06)
+
+
+def test_energy_counted_at_another_pace_than_the_steps_is_missing():
+    found = {"energy_j": 138.8, "n_steps": 102, "elapsed_s": 1.1}  # of a step of 6.2 ms, with a look after each
+    assert energy_per_step_j({"energy": found, "samples_s": [0.0062]}) is None
+    assert energy_per_step_j({"energy": found, "samples_s": [0.0105]}) == pytest.approx(138.8 / 102)
+    assert energy_per_step_j({"energy": found}) is None
 
 
 def test_energy_that_nobody_counts_is_missing_and_costs_no_step():

@@ -4,6 +4,7 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
+SLOWEST_PACE = 1.25  # of steps whose energy is counted, over the step time: launch-bound steps wander by 10 to 20 %
 MACHINE_COLUMNS = ("others_cores", "on_battery", "clock_mhz", "temperature_c", "throttle", "card")
 
 
@@ -32,9 +33,15 @@ def machine_columns(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def energy_per_step_j(result: dict[str, Any]) -> float | None:
-    """Joules of one step of a cell, or None."""
+    """Joules of one step of a cell; None where they were not counted, or at another pace than the step's.
+
+    Between steps that wait for something else a device rests, and what it uses meanwhile is not the step's.
+    """
     energy = result.get("energy")
-    return energy["energy_j"] / energy["n_steps"] if energy else None
+    if not energy or not result.get("samples_s"):
+        return None
+    pace = energy["elapsed_s"] / energy["n_steps"] / statistics.median(result["samples_s"])
+    return energy["energy_j"] / energy["n_steps"] if pace <= SLOWEST_PACE else None
 
 
 def _look(state: dict[str, Any]) -> dict[str, Any]:
