@@ -44,7 +44,8 @@ def test_a_price_gives_a_cost_and_none_gives_none():
 
 def test_energy_and_cost_are_told_for_a_million_tokens_and_their_lack_once():
     runs = example_tables.runs(2)
-    runs["energy_j"] = np.where(runs.device == "gpu", 2e-3 * runs.n_tokens, np.nan)
+    tokens_per_step = runs.batch_size * runs.sequence_length
+    runs["energy_per_step_j"] = np.where(runs.device == "gpu", 2e-3 * tokens_per_step, np.nan)
     rows = example_comparisons.compare(prices={"gpu": 3.6}, runs=runs)
     part = devices_section.section(rows, example_tables.devices(2), "example", [])["parts"][0]
     told = [sentence for sentence in part.sentences if sentence.startswith("A million tokens")]

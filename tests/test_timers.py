@@ -136,7 +136,7 @@ def test_energy_is_counted_from_tick_to_tick():
     assert found["elapsed_s"] >= 1.0
     assert found["energy_j"] / found["n_steps"] == pytest.approx(5.0, rel=0.02)
     assert meter.n_synchronised > 10
-    assert energy_per_step_j({"energy": found, "samples_s": [0.002]}) == pytest.approx(5.0, rel=0.02)
+    assert energy_per_step_j({"energy": found}, [0.002]) == pytest.approx(5.0, rel=0.02)
 
 
 def test_looks_at_a_slow_counter_do_not_count_as_steps():
@@ -147,9 +147,9 @@ def test_looks_at_a_slow_counter_do_not_count_as_steps():
 
 def test_energy_counted_at_another_pace_than_the_steps_is_missing():
     found = {"energy_j": 138.8, "n_steps": 102, "elapsed_s": 1.1}  # of a step of 6.2 ms, with a look after each
-    assert energy_per_step_j({"energy": found, "samples_s": [0.0062]}) is None
-    assert energy_per_step_j({"energy": found, "samples_s": [0.0105]}) == pytest.approx(138.8 / 102)
-    assert energy_per_step_j({"energy": found}) is None
+    assert energy_per_step_j({"energy": found}, [0.0062]) is None
+    assert energy_per_step_j({"energy": found}, [0.0105]) == pytest.approx(138.8 / 102)
+    assert energy_per_step_j({"energy": found}, []) is None
 
 
 def test_energy_that_nobody_counts_is_missing_and_costs_no_step():
@@ -157,8 +157,8 @@ def test_energy_that_nobody_counts_is_missing_and_costs_no_step():
     assert meter.count() is None
     assert meter.time == 100.0
     assert Meter(tick_s=1e9).count() is None  # a counter that stands still
-    assert energy_per_step_j({"energy": None}) is None
-    assert energy_per_step_j({}) is None
+    assert energy_per_step_j({"energy": None}, [0.002]) is None
+    assert energy_per_step_j({}, [0.002]) is None
 
 
 def test_the_machines_state_becomes_columns_and_what_is_unknown_stays_empty():

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import json
 import signal
 import subprocess
@@ -99,6 +100,18 @@ def test_weights_are_the_model_that_made_the_final_loss(uninterrupted):
     loss = training.validation_loss(decoder, windows, device="cpu", chunk=4)
     assert loss == result["final_val_loss"]
     assert windows.sha256 == result["eval_windows_sha256"]
+
+
+def test_energy_is_that_of_further_steps_which_nothing_keeps(uninterrupted, tmp_path, monkeypatch):
+    arguments = tiny_run.arguments(tmp_path / "run", **DROPOUT)
+    joules = itertools.count(100.0)
+    monkeypatch.setattr(training, "energy_j", lambda device: next(joules))
+    result, _ = train(arguments)
+    assert result["energy"]["n_steps"] > 1
+    assert result["energy_s"] >= result["energy"]["elapsed_s"] >= 1.0
+    assert computed(arguments) == computed(uninterrupted[0])
+    assert Path(arguments["weights"]).read_bytes() == Path(uninterrupted[0]["weights"]).read_bytes()
+    assert result["final_val_loss"] == uninterrupted[1]["final_val_loss"]
 
 
 def test_killed_and_resumed_is_the_uninterrupted_run_bit_for_bit(uninterrupted, tmp_path):

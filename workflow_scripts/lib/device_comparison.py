@@ -91,7 +91,7 @@ def _fill(
     for end, side, speed in zip("ab", sides, speeds, strict=True):
         device, first = row[f"device_{end}"], side.iloc[0]
         ceiling = ceiling_of(ceilings, device, first.precision)
-        rate, joules = side.achieved_flop_per_s.median(), (side.energy_j / side.n_tokens).astype(float).median()
+        rate, joules = side.achieved_flop_per_s.median(), side.energy_per_step_j.astype(float).median()
         best.append(ceiling)
         row[f"execution_{end}"] = first.execution
         row[f"throughput_{end}_tokens_per_s"] = speed.value
@@ -99,7 +99,8 @@ def _fill(
         row[f"bound_{end}"], basis = bound_of(first)
         bases += [basis] if row[f"bound_{end}"] else []
         row[f"first_step_{end}_s"] = None if side.first_step_s.isna().all() else float(side.first_step_s.max())
-        row[f"energy_per_token_{end}_j"] = None if is_missing(joules) else joules
+        tokens_per_step = first.batch_size * first.sequence_length
+        row[f"energy_per_token_{end}_j"] = None if is_missing(joules) else joules / tokens_per_step
         price = prices.get(device)
         row[f"cost_per_million_tokens_{end}"] = None if price is None else price / 3600 * MILLION / speed.value
         lacking += [] if ceiling else [f"no ceiling of {first.precision} products measured on {device}"]

@@ -97,7 +97,7 @@ def lacking(own: pd.DataFrame) -> Iterator[str]:
     """What devices have no numbers for, told once for all models."""
     for column, what, why in (
         ("share", "share of a ceiling", "no rate of products in the training's precision was measured"),
-        ("energy_j", "energy", "nothing that counts it could be read there"),
+        ("energy_j", "energy", "that of training steps was not counted there"),
         ("cost", "cost", "the study states no price of an hour (`prices`)"),
     ):
         without = dict.fromkeys(own.device[own[column].isna()])

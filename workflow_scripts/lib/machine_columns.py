@@ -32,15 +32,15 @@ def machine_columns(result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def energy_per_step_j(result: dict[str, Any]) -> float | None:
-    """Joules of one step of a cell; None where they were not counted, or at another pace than the step's.
+def energy_per_step_j(result: dict[str, Any], steps_s: Sequence[float]) -> float | None:
+    """Joules of one step; None where they were not counted, or at another pace than that of the steps in `steps_s`.
 
     Between steps that wait for something else a device rests, and what it uses meanwhile is not the step's.
     """
     energy = result.get("energy")
-    if not energy or not result.get("samples_s"):
+    if not energy or not steps_s:
         return None
-    pace = energy["elapsed_s"] / energy["n_steps"] / statistics.median(result["samples_s"])
+    pace = energy["elapsed_s"] / energy["n_steps"] / statistics.median(steps_s)
     return energy["energy_j"] / energy["n_steps"] if pace <= SLOWEST_PACE else None
 
 

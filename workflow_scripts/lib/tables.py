@@ -132,7 +132,7 @@ def cell_row(path: Path) -> dict[str, Any]:
         "stop": result.get("stop"),
         "predicted_step_time_s": None,
         "predicted_peak_bytes": predicted.peak_bytes,
-        "energy_per_step_j": energy_per_step_j(result),
+        "energy_per_step_j": energy_per_step_j(result, samples),
         **machine_columns(result),
         **{name: record[name] for name in ("started_at", "code", "commit")},
         "record": path.as_posix(),
@@ -146,8 +146,8 @@ RUN_COLUMNS = (
     "n_samples step_time_s step_time_low_s step_time_high_s step_time_iqr_s step_time_mean_s step_time_std_s "
     "throughput_tokens_per_s throughput_low_tokens_per_s throughput_high_tokens_per_s achieved_flop_per_s "
     "first_step_s train_s eval_s checkpoint_s wall_s final_train_loss final_val_loss best_val_loss best_val_step "
-    "val_bits_per_byte train_loss_noise peak_allocated_bytes peak_reserved_bytes peak_process_bytes energy_j "
-    "others_cores on_battery clock_mhz temperature_c throttle card started_at code commit record"
+    "val_bits_per_byte train_loss_noise peak_allocated_bytes peak_reserved_bytes peak_process_bytes "
+    "energy_per_step_j others_cores on_battery clock_mhz temperature_c throttle card started_at code commit record"
 ).split()
 
 
@@ -193,17 +193,11 @@ def run_row(path: Path, metrics: pd.DataFrame, corpus: dict[str, Any]) -> dict[s
         "train_loss_noise": step_noise(metrics["loss"].to_numpy(float)),
         **{name: memory.get(name) for name in ("peak_allocated_bytes", "peak_reserved_bytes")},
         "peak_process_bytes": record["peak_process_bytes"],
-        "energy_j": _whole_energy_j(result),
+        "energy_per_step_j": energy_per_step_j(result, steps),
         **machine_columns(result),
         **{name: record[name] for name in ("started_at", "code", "commit")},
         "record": path.as_posix(),
     }
-
-
-def _whole_energy_j(result: dict[str, Any]) -> float | None:
-    """Joules of a training with its evaluations and checkpoints; of a resumed one only the last process counted."""
-    between = (result.get("machine") or {}).get("between") or {}
-    return None if result.get("resumed_at_steps") else between.get("energy_j")
 
 
 CURVE_COLUMNS = (

@@ -20,10 +20,11 @@ from safetensors.torch import save_file
 
 from workflow_scripts.lib.checkpoint import Checkpoints
 from workflow_scripts.lib.corpus import load_tokens
+from workflow_scripts.lib.energy import count_energy
 from workflow_scripts.lib.evaluation import Windows, choose_windows, validation_loss
 from workflow_scripts.lib.generation import generate
 from workflow_scripts.lib.history import StepRow
-from workflow_scripts.lib.machine_state import between, snapshot
+from workflow_scripts.lib.machine_state import between, energy_j, snapshot
 from workflow_scripts.lib.memory import peak_memory
 from workflow_scripts.lib.outcome import Diverged
 from workflow_scripts.lib.specs import RunSpec, canonical, from_json, to_json
@@ -68,6 +69,7 @@ def train(arguments: dict[str, Any], send: Send) -> dict[str, Any]:
         if evaluated or training.checkpoint_is_due():
             training.save_checkpoint()
     training.write_files()
+    training.count_energy()
     return training.result()
 
 
@@ -94,6 +96,7 @@ class Training:
         self.n_sent = 0  # rows that the job has already
         self.resumed_at_steps: list[int] = []
         self.observed: dict[str, Any] = {}
+        self.energy: dict[str, Any] | None = None
         self.tokens_per_step = run.step.batch_size * run.model.sequence_length
 
     @property
@@ -218,6 +221,11 @@ class Training:
             about = {"assay": canonical({"run": self.run.id, "model": to_json(self.run.model)})}
             write_whole(Path(self.arguments["weights"]), lambda path: save_file(weights, path, metadata=about))
 
+    def count_energy(self) -> None:
+        """Counts the energy of further steps, which nothing keeps: those of the run stand between evaluations."""
+        with self.sheet.spend("energy_s"):
+            self.energy = count_energy(self.step.run, self.step.synchronise, lambda: energy_j(self.run.device))
+
     def sample(self) -> str:
         """Lets the model write from a line break on, or from the validation split's start where the corpus has none."""
         tokenizer = tokenizer_from(self.corpus)
@@ -244,10 +252,10 @@ class Training:
     def result(self) -> dict[str, Any]:
         """What the record keeps of the run, as far as it has come. Losses in nats per token, times in s.
 
-        `setup_s`, `train_s`, `eval_s`, `checkpoint_s` and `sample_s` sum to the process's time in `train`, over all
-        processes of an interrupted run as far as their work was kept. `train_s` covers the steps and what is between
-        them (steps alone, but for each process's first, are the last `elapsed_s` of the metrics), `checkpoint_s` also
-        the files at the end.
+        `setup_s`, `train_s`, `eval_s`, `checkpoint_s`, `sample_s` and `energy_s` sum to the process's time in `train`,
+        over all processes of an interrupted run as far as their work was kept. `train_s` covers the steps and what is
+        between them (steps alone, but for each process's first, are the last `elapsed_s` of the metrics),
+        `checkpoint_s` also the files at the end.
         """
         evaluated = [row for row in self.rows if row.val_loss is not None]
         best = min(evaluated, key=lambda row: row.val_loss, default=None)
@@ -255,7 +263,7 @@ class Training:
             "n_steps": self.n_done,
             "n_tokens": self.n_done * self.tokens_per_step,
             "tokens_per_step": self.tokens_per_step,
-            **{f"{phase}_s": 0.0 for phase in ("setup", "train", "eval", "checkpoint", "sample")},
+            **{f"{phase}_s": 0.0 for phase in ("setup", "train", "eval", "checkpoint", "sample", "energy")},
             **self.sheet.totals(),
             "first_step_s": self.rows[0].step_time_s if self.rows else None,
             "resumed_at_steps": self.resumed_at_steps,
@@ -269,6 +277,7 @@ class Training:
             "offsets_sha256": self.step.offsets_sha256,
             "init_sha256": self.init_sha256,
             "memory": peak_memory(self.device),
+            "energy": self.energy,
             "machine": self.machine(),
             "observed": self.observed,
         }
