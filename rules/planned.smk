@@ -60,9 +60,6 @@ def plan_spec(wildcards):
     return spec(
         "plan_study",
         planned=cells + runs,
-        devices=[
-            {"device": device, "type": values.type}
-            for device, values in STUDY.devices.items()
-        ],
+        devices=[{"device": id, **found} for id, found in ENVIRONMENTS.items()],
         cost_model=f"results/{STUDY.name}/cost_model.json",
     )

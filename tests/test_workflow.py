@@ -1,6 +1,7 @@
 """The whole workflow, for real, at its smallest; again, when it must do nothing; and after each kind of change."""
 
 import json
+import re
 import shutil
 
 import pandas as pd
@@ -58,6 +59,16 @@ def test_logs_mirror_results(finished):
 def test_again_it_does_nothing(finished):
     assert not finished.plan()
     assert not finished.plan("--cores", "1", USER="somebody", HOME="/nowhere")
+
+
+def test_the_plan_tells_times_as_soon_as_there_is_a_cost_model_and_runs_nothing(finished, tmp_path):
+    told = finished.snakemake("--", "plan")
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert re.search(r"cpu: \d+ cells to time, \d", told.stdout + told.stderr), told.stdout + told.stderr
+    assert not finished.plan()
+    told = Checkout.clone(tmp_path / "clone", source=finished.folder).snakemake("--", "plan")
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "Times are predicted once there is a cost model: results/tiny/cost_model.json" in told.stdout + told.stderr
 
 
 def test_while_jobs_run_the_engine_waits_instead_of_asking_again(finished):
