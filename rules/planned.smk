@@ -60,6 +60,6 @@ def plan_spec(wildcards):
     return spec(
         "plan_study",
         planned=cells + runs,
-        devices=[{"device": id, **found} for id, found in ENVIRONMENTS.items()],
+        devices=[{"device": device, **found} for device, found in ENVIRONMENTS.items()],
         cost_model=f"results/{STUDY.name}/cost_model.json",
     )

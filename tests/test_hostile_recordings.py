@@ -123,6 +123,11 @@ def test_an_edited_record_is_refused(folder):
         ("cells/tiny.json", {"id": "other"}, "its id is 'other'"),
         ("cells/tiny.json", {"result": {"samples_s": ["fast"]}}, "samples_s"),
         ("cells/tiny.json", {"result": {"samples_s": 3}}, "samples_s"),
+        (
+            "cells/tiny.json",
+            {"result": {"energy": {"energy_j": 1.0, "n_steps": 0, "elapsed_s": 1.0}}},
+            "n_steps",
+        ),
         ("cells/tiny.json", {"spec": {}}, "not as it should be"),
         ("device.json", {"device": "other"}, "it is of device 'other'"),
         ("device.json", {"type": "abacus"}, "type"),

@@ -40,8 +40,8 @@ def energy_per_step_j(result: dict[str, Any], steps_s: Sequence[float]) -> float
     energy = result.get("energy")
     if not energy or not steps_s:
         return None
-    pace = energy["elapsed_s"] / energy["n_steps"] / statistics.median(steps_s)
-    return energy["energy_j"] / energy["n_steps"] if pace <= SLOWEST_PACE else None
+    slowest_s = SLOWEST_PACE * energy["n_steps"] * statistics.median(steps_s)
+    return energy["energy_j"] / energy["n_steps"] if energy["elapsed_s"] <= slowest_s else None
 
 
 def _look(state: dict[str, Any]) -> dict[str, Any]:

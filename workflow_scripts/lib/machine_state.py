@@ -70,30 +70,20 @@ def between(before: dict[str, Any], after: dict[str, Any]) -> dict[str, float | 
 
     Returns:
         `others_cores`: processor cores that other processes kept busy on average; `stolen_cores`: cores' worth of time
-        that the hypervisor gave to other machines; `gpu_power_w`: mean power by the energy counter; `energy_j`: what
-        the GPU used, or without one all processor packages, whoever made them work; `elapsed_s`. None where a counter
-        is missing or was set back.
+        that the hypervisor gave to other machines; `elapsed_s`. None where a counter is missing.
     """
     elapsed = after["monotonic_s"] - before["monotonic_s"]
 
-    def rate(part: str, name: str) -> float | None:
-        first, last = ((state[part] or {}).get(name) for state in (before, after))
+    def rate(name: str) -> float | None:
+        first, last = (state["host"].get(name) for state in (before, after))
         return None if first is None or last is None or elapsed <= 0 else (last - first) / elapsed
 
-    busy, own = rate("host", "busy_cpu_s"), rate("host", "own_cpu_s")
+    busy, own = rate("busy_cpu_s"), rate("own_cpu_s")
     return {
         "elapsed_s": elapsed,
         "others_cores": None if busy is None or own is None else max(0.0, busy - own),
-        "stolen_cores": rate("host", "steal_cpu_s"),
-        "gpu_power_w": rate("gpu", "energy_j"),
-        "energy_j": _spent_j(before, after),
+        "stolen_cores": rate("steal_cpu_s"),
     }
-
-
-def _spent_j(before: dict[str, Any], after: dict[str, Any]) -> float | None:
-    part = "host" if after["gpu"] is None else "gpu"
-    first, last = ((state[part] or {}).get("energy_j") for state in (before, after))
-    return None if first is None or last is None or last < first else last - first
 
 
 def energy_j(device: DeviceSpec, *, nvml: Any | None = None, packages: Path = POWERCAP) -> float | None:

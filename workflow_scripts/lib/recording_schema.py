@@ -52,6 +52,10 @@ RESULT = _object(
     train_s={"type": ["number", "null"]},
     final_val_loss={"type": ["number", "null"]},
     memory={"type": ["object", "null"]},
+    energy={
+        **_object({"energy_j": NUMBER, "n_steps": {"type": "integer", "minimum": 1}, "elapsed_s": NUMBER}),
+        "type": ["object", "null"],
+    },
     machine={"type": ["object", "null"]},
     observed=_object({}, learning_rates=SERIES, rate_index={"type": "integer", "minimum": 0}),
     rounds={
