@@ -170,6 +170,6 @@ def fused_works(name: OptimizerName, device: torch.device, divisor: float = 1.0)
             optimizer.grad_scale = torch.tensor(divisor, device=device)
         optimizer.step()
     except (RuntimeError, NotImplementedError, ValueError):
-        return False
+        return False  # there is none
     update = 0.5 * gradient / (gradient + 1.0) if name == "adamw" else 0.5 * gradient
     return abs(parameter.item() - (1.0 - update)) < 1e-3
