@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from matplotlib.text import Text
 
 from tests import example_comparisons, example_tables
 from workflow_scripts.lib import csv_tables, plotting, quantities
@@ -134,6 +135,20 @@ def test_ticks_of_three_panels_do_not_touch(low, reach):
         for axis in axes:
             boxes = [label.get_window_extent() for label in axis.get_xticklabels()]
             assert all(left.x1 + 2 < right.x0 for left, right in itertools.pairwise(boxes))
+
+
+@pytest.mark.parametrize("name", INPUTS)
+def test_titles_of_panels_do_not_touch(name, tmp_path, monkeypatch):
+    drawn = []
+    monkeypatch.setattr(plotting, "save", lambda canvas, figure, **words: (drawn.append(canvas), figure.write_text("")))
+    draw(name, example_tables.write_study(tmp_path, n_devices=2), tmp_path)
+    (canvas,) = drawn
+    canvas.draw_without_rendering()
+    titles = [text for axis in canvas.axes for text in axis.findobj(Text) if text.get_text() == axis.get_title("left")]
+    # The page may set them in a font that is somewhat wider.
+    boxes = [title.get_window_extent().expanded(1.1, 1.0) for title in titles if title.get_text()]
+    assert not any(one.overlaps(other) for one, other in itertools.combinations(boxes, 2))
+    assert all(box.x1 <= canvas.bbox.x1 for box in boxes)
 
 
 def test_missing_intervals_leave_points_without_bars(tmp_path):

@@ -32,7 +32,7 @@ def main(*, cells: Path, ceilings: Path, findings: Path, figure: Path, data: Pat
         for axis, frame in zip(axes, panels.frames, strict=True):
             both = np.concatenate([frame.expected_s, frame.step_time_s])
             reach = np.array([both.min() / 1.25, both.max() * 1.25])
-            where = f"{plotting.short(frame.device.iloc[0], 12)} · " if rows.device.nunique() > 1 else ""
+            where = f"{plotting.short(frame.device.iloc[0])}\n" if rows.device.nunique() > 1 else ""
             axis.set_title(f"{where}{WAYS[frame.way.iloc[0]]}", fontsize=7.5)
             axis.plot(reach, reach, color=plotting.INK, linewidth=0.9, linestyle=(0, (4, 2)), label="equal")
             for model, points in frame.groupby("model", sort=True):

@@ -62,6 +62,10 @@ def main(
                 f" Of {plural(len(timed), 'cell')}, drawn at the FLOPs and bytes of all their operators, the best "
                 f"reaches {percent(max(shares))} of the rate of products and the least {percent(min(shares))}."
             )
+        if (points.what == "attention").any():
+            caption += (
+                " Attention counts for all pairs of tokens: kernels that leave out the masked half can lie above."
+            )
         alt = f"FLOP/s over FLOPs per byte for {len(timed)} cells and {len(points) - len(timed)} operators."
         plotting.save(canvas, figure, caption=caption + barred.told(points) + panels.left_out, alt=alt)
     csv_tables.write(panels.drawn[[*COLUMNS, "barred"]], data)
