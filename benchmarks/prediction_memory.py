@@ -139,7 +139,7 @@ def judged(cases: Sequence[dict[str, Any]], device: DeviceSpec) -> dict[str, Any
         figures[f"memory.{name}.median_error"] = statistics.median(errors)
         figures[f"memory.{name}.mean_error"] = statistics.fmean(errors)
         figures[f"memory.{name}.largest_error"] = max(errors)
-        factor = MARGIN[device.type] if name == "assay" else 1.0
+        factor = MARGIN if name == "assay" else 1.0
         decided = fit_decisions([factor * said[name] for said in predictions], peaks)
         figures[f"memory.{name}.fit_wrong"], figures[f"memory.{name}.fit_unsafe"] = decided
     return {

@@ -12,7 +12,7 @@ from tests.fake_nvml import GIB, FakeNvml, a100, h100
 from workflow_scripts import identify_device
 from workflow_scripts.lib import devices, host
 from workflow_scripts.lib.devices import detect_devices, device_identity, environment, resolve_devices, torch_build
-from workflow_scripts.lib.outcome import Outcome
+from workflow_scripts.lib.outcome import Outcome, Unavailable
 from workflow_scripts.lib.specs import DeviceSpec, to_json
 
 
@@ -194,7 +194,7 @@ def test_any_config_value_resolves_or_is_refused(value):
         assert all(1 <= device.threads <= 4 for device in resolved)
 
 
-def test_identity_is_equal_between_equal_gpus_and_calls_and_differs_in_what_matters():
+def test_identity_is_equal_between_equal_gpus_and_calls_and_differs_in_what_matters(monkeypatch):
     found = detect(h100(0), h100(1), a100(2))
     specs = [DeviceSpec(id=f"cuda{i}", type="cuda", threads=4, index=i) for i in range(3)]
     first, second, other = (device_identity(spec, found) for spec in specs)
@@ -215,6 +215,8 @@ def test_identity_is_equal_between_equal_gpus_and_calls_and_differs_in_what_matt
     assert device_identity(cpu, found) != device_identity(DeviceSpec(id="cpu", type="cpu", threads=4), found)
     assert environment(cpu, found) == {**device_identity(cpu, found), "torch": "2.13.0+cu130"}
     json.dumps(environment(cpu, found))
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "max_split_size_mb:64")
+    assert environment(specs[0], found)["allocator"] == "max_split_size_mb:64"
 
 
 def test_identity_of_an_absent_device_is_refused():
@@ -269,6 +271,18 @@ def test_identify_device_bars_a_gpu_that_torch_knows_under_another_name(monkeypa
     written = json.loads((tmp_path / "d.json").read_text())
     assert written["status"] == status
     assert (written["device"], written["threads"], written["memory_bytes"]) == ("cuda0", 2, 80 * GIB)
+
+
+def test_a_driver_that_cannot_map_memory_is_told_with_what_to_try(monkeypatch):
+    from workflow_scripts.lib import device_probe  # imports torch
+
+    def refuse(*size, device):
+        raise RuntimeError("CUDA driver error: operation not supported")
+
+    monkeypatch.setattr(device_probe.torch, "zeros", refuse)
+    gpu = to_json(DeviceSpec(id="cuda0", type="cuda", index=0, threads=1))
+    with pytest.raises(Unavailable, match="not supported; try PYTORCH_ALLOC_CONF=expandable_segments:False"):
+        device_probe.probe_device({"device": gpu}, print)
 
 
 def test_identify_device_for_real(tmp_path, monkeypatch):

@@ -71,7 +71,7 @@ def test_on_a_gpu_tokens_and_windows_count():
     gpu = dataclasses.replace(HERE, type="cuda", data_bytes=10**6)
     one = cell(4)
     apart = [needed_bytes(gpu, one.model, one.step, one.optimizer, n) for n in (0, 1000)]
-    assert apart[1] - apart[0] == pytest.approx(MARGIN["cuda"] * 8 * 1000 * 4, abs=2)
+    assert apart[1] - apart[0] == pytest.approx(MARGIN * 8 * 1000 * 4, abs=2)
 
 
 def test_a_cell_that_is_left_out_is_a_record_with_the_bytes(tmp_path, monkeypatch):

@@ -56,6 +56,14 @@ def test_a_child_looks_for_compiled_kernels_in_its_own_folder_alone(monkeypatch)
     assert "TRITON_CACHE_DIR" not in isolation.child_environment(cpu(1))
 
 
+def test_segments_of_gpu_memory_grow_unless_a_person_says_otherwise(monkeypatch):
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        monkeypatch.delenv(name, raising=False)
+    assert isolation.child_environment(cpu(1))["PYTORCH_ALLOC_CONF"] == "expandable_segments:True"
+    monkeypatch.setenv("PYTORCH_CUDA_ALLOC_CONF", "backend:cudaMallocAsync")
+    assert isolation.child_environment(cpu(1))["PYTORCH_ALLOC_CONF"] == "backend:cudaMallocAsync"
+
+
 @linux_only
 @pytest.mark.parametrize("fresh", [True, False])
 def test_a_child_keeps_what_it_freed(fresh):

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from workflow_scripts.lib.cuda_allocator import VARIABLE
 from workflow_scripts.lib.outcome import Unavailable
 from workflow_scripts.lib.specs import DeviceSpec, from_json
 
@@ -65,7 +66,9 @@ def _require(device: DeviceSpec) -> None:
     try:
         torch.zeros(1, device=device.torch_name)
     except (RuntimeError, AssertionError) as error:
-        raise Unavailable(f"torch {torch.__version__} cannot use {device.torch_name}: {error}") from error
+        # WSL 2 and shared virtual GPUs cannot always map memory as segments that grow need it.
+        advice = f"; try {VARIABLE}=expandable_segments:False" if "CUDA driver error" in str(error) else ""
+        raise Unavailable(f"torch {torch.__version__} cannot use {device.torch_name}: {error}{advice}") from error
 
 
 def _properties(device: DeviceSpec) -> dict[str, Any]:

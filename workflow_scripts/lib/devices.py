@@ -13,6 +13,7 @@ from typing import Any
 
 from workflow_scripts.lib import host
 from workflow_scripts.lib import nvml as nvml_library
+from workflow_scripts.lib.cuda_allocator import allocator_settings
 from workflow_scripts.lib.specs import DeviceSpec
 
 _ID = re.compile(r"[a-z0-9][a-z0-9_-]*")
@@ -104,8 +105,9 @@ def device_identity(device: DeviceSpec, detected: list[dict[str, Any]]) -> dict[
 
 
 def environment(device: DeviceSpec, detected: list[dict[str, Any]]) -> dict[str, Any]:
-    """What a measured value depends on besides code and config: the device's identity and the build of torch."""
-    return {**device_identity(device, detected), "torch": torch_build()["version"]}
+    """What a measured value depends on besides code and config: the device's identity, torch's build and allocator."""
+    allocator = {"allocator": allocator_settings()} if device.type == "cuda" else {}
+    return {**device_identity(device, detected), "torch": torch_build()["version"], **allocator}
 
 
 def captures_graphs(device: DeviceSpec, detected: list[dict[str, Any]]) -> bool:

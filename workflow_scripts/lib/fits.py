@@ -14,8 +14,8 @@ from workflow_scripts.lib.specs import CellSpec, DeviceSpec, DeviceType, Mode, M
 
 GIB = 2**30
 # Room for the model's own error: with less, more steps are said to fit that do not; with more, more are left out that
-# would. `benchmarks/prediction_memory.py` counts both. CUDA's allocator leaves up to a mebibyte over in a block.
-MARGIN: dict[DeviceType, float] = {"cpu": 1.01, "cuda": 1.015, "mps": 1.01}
+# would. `benchmarks/prediction_memory.py` counts both.
+MARGIN = 1.01
 # Assume: this much of a device is not there for tensors: on a GPU its context, libraries and what the allocator cannot
 # use for holes; on a CPU the operating system and a process with torch in it; Apple's GPU may wire three quarters.
 RESERVE_GIB: dict[DeviceType, float] = {"cpu": 1.5, "cuda": 1.0}
@@ -109,7 +109,7 @@ def needed_bytes(
         gpu=where.gpu,
         threads=where.threads,
     )
-    return int(MARGIN[where.type] * estimate.peak_bytes)
+    return int(MARGIN * estimate.peak_bytes)
 
 
 def beyond(cells: Iterable[CellSpec], where: Room) -> dict[str, Beyond]:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from workflow_scripts.lib import fork_server
+from workflow_scripts.lib import cuda_allocator, fork_server
 from workflow_scripts.lib.compiled_code import compiled_folder
 from workflow_scripts.lib.lost_device import present
 from workflow_scripts.lib.machine_lock import machine_lock
@@ -208,6 +208,7 @@ def child_environment(device: DeviceSpec) -> dict[str, str]:
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     # CUDA numbers devices by speed unless told otherwise; NVML, where `devices` reads their names, by bus.
     environment["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    environment[cuda_allocator.VARIABLE] = cuda_allocator.allocator_settings()
     environment.pop("TRITON_CACHE_DIR", None)  # it would be looked up before the child's own folder, and be warm
     return environment
 

@@ -30,9 +30,9 @@ def parameter_sizes(shape: ModelShape) -> list[int]:
 
 
 def held_bytes(sizes: list[int], device_type: DeviceType, element: int = 4) -> int:
-    """Gives the bytes of tensors of these sizes, made in this order, as the device's allocator counts them."""
+    """Gives the bytes of tensors of these sizes as the device's allocator counts them."""
     if device_type == "cuda":
-        return allocated_bytes(tuple(element * size for size in sizes))
+        return sum(allocated_bytes(element * size) for size in sizes)
     return element * sum(sizes)
 
 
