@@ -8,7 +8,7 @@ import dataclasses
 import pytest
 
 from tests.test_counts import shape
-from tests.test_cuda_memory import H200
+from tests.test_cuda_memory import H200, data_bytes
 from tests.tiny_run import ADAMW
 from workflow_scripts.lib.counts import default_inner
 from workflow_scripts.lib.cuda_allocator import MIB
@@ -17,7 +17,7 @@ from workflow_scripts.lib.memory_model import MemoryEstimate, estimate_memory
 from workflow_scripts.lib.specs import StepSpec
 
 
-def estimated(architecture, sizes, optimizer, step, data, gpu=H200, mode="step") -> MemoryEstimate:
+def estimated(architecture, sizes, optimizer, step, gpu=H200, mode="step") -> MemoryEstimate:
     n_layer, n_head, n_embd, vocab_size, length, bias, dropout = sizes
     of = shape(
         architecture, n_layer, n_head, n_embd, n_inner=default_inner(architecture, n_embd), vocab_size=vocab_size,
@@ -30,93 +30,112 @@ def estimated(architecture, sizes, optimizer, step, data, gpu=H200, mode="step")
     )  # fmt: skip
     name, momentum = optimizer
     chosen = dataclasses.replace(ADAMW, name=name, momentum=momentum)
+    data = data_bytes(batch_size)
     return estimate_memory(of, asked, chosen, "cuda", resident_bytes=data, mode=mode, gpu=gpu)
 
 
 ADAFACTOR, ADAM, MUON, PLAIN, SGD = ("adafactor", 0.0), ("adamw", 0.0), ("muon", 0.95), ("sgd", 0.0), ("sgd", 0.9)
 WHOLE = [  # a model in one graph
     # The kernel of gelu's gradient, with a copy of what it changes; beside it logits whose product is made later.
-    ("gpt2", (7, 1, 32, 1024, 2048, False, 0.0), PLAIN, ("tf32", "compiled", 16, 1, "auto", False), 528_000, 768118784),
-    ("gpt2", (3, 4, 256, 1024, 512, False, 0.0), ADAM, ("tf32", "compiled", 16, 2, "auto", False), 528_000, 386342912),
+    ("gpt2", (7, 1, 32, 1024, 2048, False, 0.0), PLAIN, ("tf32", "compiled", 16, 1, "auto", False), 768_118_784),
+    ("gpt2", (3, 4, 256, 1024, 512, False, 0.0), ADAM, ("tf32", "compiled", 16, 2, "auto", False), 386_342_912),
     # Without that copy, for which there is no room.
-    ("gpt2", (1, 6, 192, 65, 1024, False, 0.0), MUON, ("tf32", "compiled", 32, 1, "auto", False), 656_000, 597100032),
+    ("gpt2", (1, 6, 192, 65, 1024, False, 0.0), MUON, ("tf32", "compiled", 32, 1, "auto", False), 597_100_032),
     # The loss's gradient, beside plain products of attention a tensor of its own, and its copy.
-    ("llama", (25, 8, 256, 10000, 512, False, 0.0), ADAFACTOR, ("fp16", "compiled", 2, 1, "math", False), 416_000,
-     1_013_030_912),
+    ("llama", (25, 8, 256, 10000, 512, False, 0.0), ADAFACTOR, ("fp16", "compiled", 2, 1, "math", False),
+     1_005_985_792),
     # The gradient of gelu is not made alone where a bias's is summed over sequences of 128; but of few numbers it is.
-    ("gpt2", (2, 10, 320, 1024, 128, True, 0.0), SGD, ("tf32", "compiled", 8, 2, "auto", False), 464_000, 159_473_152),
-    ("gpt2", (1, 5, 640, 65, 128, True, 0.1), PLAIN, ("tf32", "graphed", 16, 1, "auto", False), 528_000, 251_453_440),
-    ("gpt2", (12, 2, 128, 1024, 128, True, 0.1), ADAM, ("fp32", "compiled", 16, 2, "auto", False), 528_000,
-     252_706_816),
+    ("gpt2", (2, 10, 320, 1024, 128, True, 0.0), SGD, ("tf32", "compiled", 8, 2, "auto", False), 158_817_792),
+    ("gpt2", (1, 5, 640, 65, 128, True, 0.1), PLAIN, ("tf32", "graphed", 16, 1, "auto", False), 251_453_440),
+    ("gpt2", (12, 2, 128, 1024, 128, True, 0.1), ADAM, ("fp32", "compiled", 16, 2, "auto", False), 252_706_816),
     # A matrix's gradient turned into float32; the embedding's.
-    ("gpt2", (1, 15, 1920, 65, 256, False, 0.0), PLAIN, ("bf16", "compiled", 2, 1, "auto", False), 416_000, 515192832),
-    ("gpt2", (1, 2, 256, 10000, 1024, False, 0.1), ADAM, ("fp16", "compiled", 1, 1, "auto", False), 408_000, 175193088),
+    ("gpt2", (1, 15, 1920, 65, 256, False, 0.0), PLAIN, ("bf16", "compiled", 2, 1, "auto", False), 515_127_296),
+    ("gpt2", (1, 2, 256, 10000, 1024, False, 0.1), ADAM, ("fp16", "compiled", 1, 1, "auto", False), 174_701_568),
     # The embedding's and its copy, where head and loss are one, and the head's is not made with it.
-    ("gpt2", (5, 2, 256, 50304, 128, True, 0.0), ADAFACTOR, ("fp32", "compiled", 2, 1, "auto", False), 416_000,
-     373_069_312),
-    ("llama", (1, 2, 128, 10000, 256, False, 0.0), MUON, ("tf32", "compiled", 8, 4, "auto", False), 464_000,
-     158_752_768),
+    ("gpt2", (5, 2, 256, 50304, 128, True, 0.0), ADAFACTOR, ("fp32", "compiled", 2, 1, "auto", False), 369_399_296),
+    ("llama", (1, 2, 128, 10000, 256, False, 0.0), MUON, ("tf32", "compiled", 8, 4, "auto", False), 158_752_768),
     # In half precision without that copy, which is gone when the head's is added.
-    ("gpt2", (1, 12, 768, 10000, 1024, True, 0.0), ADAFACTOR, ("bf16", "compiled", 1, 1, "auto", False), 408_000,
-     303_510_016),
-    ("gpt2", (1, 1, 32, 50304, 256, True, 0.0), ADAM, ("bf16", "compiled", 4, 4, "math", False), 432_000, 154_292_736),
+    ("gpt2", (1, 12, 768, 10000, 1024, True, 0.0), ADAFACTOR, ("bf16", "compiled", 1, 1, "auto", False), 302_035_456),
+    ("gpt2", (1, 1, 32, 50304, 256, True, 0.0), ADAM, ("bf16", "compiled", 4, 4, "math", False), 154_292_736),
+    # Beside it the embedding itself, its own gradient and dropout's mask.
+    ("llama", (2, 10, 960, 50304, 128, False, 0.1), PLAIN, ("tf32", "compiled", 4, 1, "auto", False), 1_086_617_088),
+    # Dropout's gradient; a tensor that waits to be used again, as much as the graph's peak allows.
+    ("gpt2", (2, 2, 256, 1024, 1024, False, 0.1), PLAIN, ("bf16", "compiled", 8, 2, "auto", False), 229_963_264),
+    ("llama", (22, 1, 128, 1024, 256, False, 0.1), ADAFACTOR, ("fp32", "compiled", 32, 2, "auto", False),
+     1_071_265_280),
+    ("llama", (2, 2, 128, 1024, 128, False, 0.0), SGD, ("fp32", "compiled", 32, 1, "auto", False), 230_913_024),
+    # Plain attention's mask; of long rows its softmax is tuned, and after it there is room for copies.
+    ("gpt2", (1, 4, 512, 65, 1024, True, 0.0), MUON, ("bf16", "compiled", 4, 2, "math", False), 235_799_552),
+    ("gpt2", (2, 2, 128, 1024, 2048, False, 0.1), PLAIN, ("tf32", "graphed", 16, 2, "math", False), 1_856_764_928),
 ]  # fmt: skip
 BLOCKS = [  # with checkpointing each block is one
-    ("gpt2", (1, 10, 320, 10000, 512, False, 0.0), ADAFACTOR, ("bf16", "compiled", 8, 1, "auto", True), 464_000,
-     230_602_752),
-    ("gpt2", (6, 2, 128, 65, 256, False, 0.0), MUON, ("bf16", "compiled", 16, 2, "auto", True), 528_000, 151_587_328),
-    ("llama", (1, 5, 160, 1024, 128, False, 0.0), ADAM, ("bf16", "compiled", 32, 1, "auto", True), 656_000,
-     168_475_648),
-    ("llama", (11, 2, 128, 1024, 1024, False, 0.0), SGD, ("tf32", "graphed", 2, 1, "auto", True), 416_000, 213_306_368),
+    ("gpt2", (1, 10, 320, 10000, 512, False, 0.0), ADAFACTOR, ("bf16", "compiled", 8, 1, "auto", True), 229_142_528),
+    ("gpt2", (6, 2, 128, 65, 256, False, 0.0), MUON, ("bf16", "compiled", 16, 2, "auto", True), 151_587_328),
+    ("llama", (1, 5, 160, 1024, 128, False, 0.0), ADAM, ("bf16", "compiled", 32, 1, "auto", True), 167_689_216),
+    ("llama", (11, 2, 128, 1024, 1024, False, 0.0), SGD, ("tf32", "graphed", 2, 1, "auto", True), 213_306_368),
     # Plain attention computed again, of few scores a row; the embedding's gradient and its copy.
-    ("gpt2", (2, 9, 288, 65, 256, True, 0.1), PLAIN, ("fp16", "compiled", 16, 2, "math", True), 528_000, 229_936_128),
-    ("llama", (16, 5, 320, 32000, 128, False, 0.0), PLAIN, ("tf32", "compiled", 1, 1, "auto", True), 408_000,
-     502_150_144),
+    ("gpt2", (2, 9, 288, 65, 256, True, 0.1), PLAIN, ("fp16", "compiled", 16, 2, "math", True), 228_559_872),
+    ("llama", (16, 5, 320, 32000, 128, False, 0.0), PLAIN, ("tf32", "compiled", 1, 1, "auto", True), 498_103_296),
+    # Beside the embedding's gradient that of what it put out, with dropout's mask.
+    ("gpt2", (3, 4, 384, 10000, 256, False, 0.0), ADAM, ("fp16", "compiled", 2, 1, "auto", True), 235_961_856),
+    ("gpt2", (7, 5, 320, 65, 256, False, 0.1), SGD, ("fp32", "compiled", 4, 4, "auto", True), 200_740_352),
     # The loss's gradient has no copy: there is no room for it.
-    ("gpt2", (2, 4, 128, 32000, 128, False, 0.1), SGD, ("fp16", "compiled", 8, 1, "math", True), 464_000, 323_211_776),
+    ("gpt2", (2, 4, 128, 32000, 128, False, 0.1), SGD, ("fp16", "compiled", 8, 1, "math", True), 321_769_984),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("architecture", "sizes", "optimizer", "step", "data", "measured"), [*WHOLE, *BLOCKS])
-def test_the_first_step_is_the_largest_where_kernels_are_tuned(architecture, sizes, optimizer, step, data, measured):
-    found = estimated(architecture, sizes, optimizer, step, data)
-    assert found.peak_bytes == pytest.approx(measured, rel=0.014)
+@pytest.mark.parametrize(("architecture", "sizes", "optimizer", "step", "measured"), [*WHOLE, *BLOCKS])
+def test_the_first_step_is_the_largest_where_kernels_are_tuned(architecture, sizes, optimizer, step, measured):
+    found = estimated(architecture, sizes, optimizer, step)
+    assert found.peak_bytes == pytest.approx(measured, rel=0.0085)
 
 
 @pytest.mark.parametrize(
-    ("sizes", "optimizer", "step", "data", "measured"),
+    ("architecture", "sizes", "optimizer", "step", "measured"),
     [
-        ((3, 13, 1664, 10000, 256, False, 0.0), SGD, ("tf32", "compiled", 8, 1, "auto", True), 464_000, 1_631_391_232),
-        ((3, 29, 928, 10000, 128, False, 0.0), ADAM, ("fp16", "compiled", 32, 1, "auto", True), 656_000, 882_654_208),
+        ("llama", (2, 14, 896, 50304, 128, False, 0.1), ADAM, ("fp16", "compiled", 4, 1, "auto", False), 1_827_018_240),
+        ("llama", (2, 28, 896, 50304, 256, False, 0.1), ADAM, ("bf16", "compiled", 4, 2, "auto", False), 2_263_779_328),
+        ("gpt2", (2, 11, 1408, 10000, 256, True, 0.0), ADAM, ("fp32", "graphed", 2, 1, "auto", True), 1_155_359_232),
+        ("gpt2", (5, 6, 768, 32000, 1024, True, 0.1), PLAIN, ("bf16", "compiled", 4, 4, "auto", True), 758_260_736),
+    ],
+)  # fmt: skip
+def test_beside_the_embeddings_gradient_is_what_it_is_made_of(architecture, sizes, optimizer, step, measured):
+    found = estimated(architecture, sizes, optimizer, step)
+    assert found.peak_bytes == found.moments["embedding_backward"] == pytest.approx(measured, rel=0.0001)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "optimizer", "step", "measured"),
+    [
+        ((3, 13, 1664, 10000, 256, False, 0.0), SGD, ("tf32", "compiled", 8, 1, "auto", True), 1_627_516_416),
+        ((3, 29, 928, 10000, 128, False, 0.0), ADAM, ("fp16", "compiled", 32, 1, "auto", True), 869_604_352),
         # Head and loss as one, in full precision: the head's gradient beside the logits, and nothing else.
-        ((2, 2, 256, 10000, 1024, True, 0.0), MUON, ("tf32", "compiled", 16, 1, "auto", True), 528_000, 850_923_008),
+        ((2, 2, 256, 10000, 1024, True, 0.0), MUON, ("tf32", "compiled", 16, 1, "auto", True), 850_431_488),
     ],
 )
-def test_a_steady_step_with_blocks_of_their_own(sizes, optimizer, step, data, measured):
-    found = estimated("gpt2", sizes, optimizer, step, data)
-    assert found.peak_bytes == pytest.approx(measured, rel=0.006)
+def test_a_steady_step_with_blocks_of_their_own(sizes, optimizer, step, measured):
+    found = estimated("gpt2", sizes, optimizer, step)
+    assert found.peak_bytes == pytest.approx(measured, rel=0.0045)
     assert found.moments["tuning"] < found.peak_bytes
 
 
 @pytest.mark.parametrize(
-    ("architecture", "sizes", "optimizer", "step", "data", "peak_mib"),
+    ("architecture", "sizes", "optimizer", "step", "measured"),
     [
-        ("gpt2", (1, 3, 192, 65, 2048, True, 0.0), ADAM, ("bf16", "compiled", 32, 1, "math", True), 656_000, 3367.9),
-        ("gpt2", (4, 15, 480, 65, 512, True, 0.0), ADAM, ("fp16", "graphed", 8, 1, "math", True), 464_000, 558.4),
-        ("gpt2", (5, 2, 256, 65, 2048, False, 0.0), PLAIN, ("tf32", "compiled", 32, 2, "math", True), 656_000, 1606.6),
-        ("llama", (2, 1, 32, 65, 2048, False, 0.0), SGD, ("fp16", "compiled", 8, 1, "math", True), 464_000, 336.7),
+        ("gpt2", (1, 3, 192, 65, 2048, True, 0.0), ADAM, ("bf16", "compiled", 32, 1, "math", True), 3_531_535_360),
+        ("gpt2", (4, 15, 480, 65, 512, True, 0.0), ADAM, ("fp16", "graphed", 8, 1, "math", True), 580_717_056),
+        ("gpt2", (5, 2, 256, 65, 2048, False, 0.0), PLAIN, ("tf32", "compiled", 32, 2, "math", True), 1_684_654_592),
+        ("llama", (2, 1, 32, 65, 2048, False, 0.0), SGD, ("fp16", "compiled", 8, 1, "math", True), 351_976_448),
     ],
 )  # fmt: skip
-def test_plain_attention_is_computed_again_when_the_mlp_is_done_with(
-    architecture, sizes, optimizer, step, data, peak_mib
-):
-    found = estimated(architecture, sizes, optimizer, step, data)
-    assert found.peak_bytes == found.moments["again_backward"] == pytest.approx(peak_mib * MIB, rel=0.009)
+def test_plain_attention_is_computed_again_when_the_mlp_is_done_with(architecture, sizes, optimizer, step, measured):
+    found = estimated(architecture, sizes, optimizer, step)
+    assert found.peak_bytes == found.moments["again_backward"] == pytest.approx(measured, rel=0.007)
 
 
 def test_only_what_a_compiler_tunes_has_a_tensor_to_wipe_the_cache():
     of = BLOCKS[0][:-1]
-    eager = (*of[:3], ("bf16", "eager", 8, 1, "auto", True), of[4])
+    eager = (*of[:3], ("bf16", "eager", 8, 1, "auto", True))
     assert "tuning" in estimated(*of).moments
     assert "tuning" not in estimated(*eager).moments
     assert "tuning" not in estimated(*of, gpu=Gpu.of({})).moments  # nobody knows the cache's size

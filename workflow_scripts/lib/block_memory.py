@@ -23,8 +23,9 @@ class BlockMemory:
     norm_backward: int
     mlp_backward: int
     attention_backward: int
-    # Not per token: what checkpointing keeps of the generator, to draw the same once more, and what the threads of a
-    # CPU have as their own in fused attention.
+    # Not per token: the mask of plain attention, one for all blocks; what checkpointing keeps of the generator, to draw
+    # the same once more; and what the threads of a CPU have as their own in fused attention.
+    mask: int
     random_state: int
     scratch_forward: int
     scratch_backward: int
@@ -54,7 +55,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
     if llama and by_blocks(step) and device_type == "cpu":  # their product has one before they are computed again
         hidden_gradient += e * shape.n_inner
 
-    again = scratch_forward = scratch_backward = 0
+    again = attention_mask = scratch_forward = scratch_backward = 0
     # Assume: on MPS training takes the path of plain products, as on the CPU where there is dropout.
     asked = step.attention_on(device_type, shape.sequence_length)
     if asked == "math" or device_type == "mps" or (device_type == "cpu" and dropout):
@@ -68,6 +69,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
             attention = 4 * wide + whole + scores * (2 if dropout and e == 4 else 1) + mask_scores
             if by_blocks(step) and dropout and e == 4:  # dropout's factors are as wide as the scores here
                 attention += scores - mask_scores
+            if device_type == "cuda" and not by_blocks(step) and (dropout or e == 2):  # a byte or a float each
+                attention_mask = shape.sequence_length**2 * (4 if dropout and e == 4 else 1)
             # q, k, v twice, or in 16 bits v a second time in float32.
             copies = (6 if e == 4 else 5) * wide
             beside = residual + norm + copies
@@ -119,8 +122,12 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
     mlp_backward = kept + hidden_gradient + (wide if e == 2 and not (llama or compiled) else 0)
     if llama and factors and e == 4:  # those of dropout on the block's output are gone
         mlp_backward -= mask
+    if dropout and device_type == "cuda" and not (llama or compiled) and e == 4:
+        mlp_backward += wide - mask  # what dropout leaves of the gradient comes, and its mask goes
     if by_blocks(step) and device_type == "cuda":  # not the stream is computed again, but what is added to it
         mlp_backward -= residual - wide
+        if step.precision == "fp16":  # the gradient that comes in is cast
+            mlp_backward += wide
     if step.checkpointing:
         # Where nothing is kept, the compiler has gelu take the place of what it reads.
         mlp_forward = 2 * residual + norm + (e * shape.n_inner if by_blocks(step) and not llama else hidden)
@@ -134,6 +141,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
         norm_backward=(5 if composite else 2) * residual + read + dropped,
         mlp_backward=mlp_backward,
         attention_backward=residual + norm + mask + attention_backward,
+        mask=attention_mask,
         random_state=CPU_RANDOM_STATE if dropout and device_type == "cpu" else 0,
         scratch_forward=scratch_forward,
         scratch_backward=scratch_backward,

@@ -137,9 +137,10 @@ def product_workspace_bytes(shape: ModelShape, step: StepSpec, device_type: Devi
     """
     if device_type != "cuda":
         return 0
-    n = 1 + (mode != "forward") + (step.execution == "graphed")
-    lt = CUBLASLT_WORKSPACE if shape.architecture == "gpt2" and shape.bias else 0
-    return n * gpu.workspace_bytes + lt
+    backward = mode != "forward"
+    n = 1 + backward + (step.execution == "graphed")
+    n_lt = 1 + (backward and step.checkpointing) if shape.architecture == "gpt2" and shape.bias else 0
+    return n * gpu.workspace_bytes + n_lt * CUBLASLT_WORKSPACE
 
 
 def _data_bytes(shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec, device_type: DeviceType) -> int:

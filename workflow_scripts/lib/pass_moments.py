@@ -21,7 +21,7 @@ class _Kept:
     cast_block: int  # copies of its matrices in half precision, each until its backward product
     kept_cast: int  # of these, what stays
     cast_head: int
-    embedding: int
+    embedding: int  # and what there is but once of plain attention
     residual: int
     activations: int  # all of them together
 
@@ -32,7 +32,7 @@ def _kept(shape: ModelShape, step: StepSpec, block: BlockMemory) -> _Kept:
     cast = 2 * sum(rows * columns for rows, columns in block_matrices(shape)) if half else 0
     residual = residual_bytes(step) * shape.n_embd * n
     kept = residual + block.random_state if step.checkpointing else block.kept * n
-    embedding = block.embedding * n
+    embedding = block.embedding * n + block.mask
     return _Kept(
         block=kept,
         cast_block=cast,
@@ -121,6 +121,16 @@ def backward_moments(
             "workspace": workspace,
         }
 
+    beside_embedding = 0
+    if device_type == "cuda" and not eager:
+        # Its gradient with dropout's mask; the positions' own, if it is added to earlier micro-batches'. In one graph,
+        # besides, the embedding itself, and a tensor of a product's width that waits to be used again; not where a tied
+        # head's gradient is added then, or biases' are summed.
+        dropped = n * d if shape.dropout else 0
+        if by_blocks(step):
+            beside_embedding = kept.residual + dropped + (4 * T * d if block_added and tied else 0)
+        elif not tied or (e == 4 and not shape.bias):
+            beside_embedding = 2 * kept.residual + dropped + e * n * d
     moments = {
         # Log-probabilities, their gradient, and the gradient of the logits; compiled, that only, and beside plain
         # products of attention as a tensor of its own (seen with torch 2.11 and 2.13).
@@ -143,7 +153,7 @@ def backward_moments(
         "cast_backward": within_block((block.mlp_backward - e * (gone + d)) * n, casts_but_last, (e % 4 + 4) * down),
         "attention_backward": within_block(block.attention_backward * n, 0, new_later, block.scratch_backward),
         "embedding_backward": {
-            "activations": late_hidden,
+            "activations": late_hidden + beside_embedding,
             "logits": late_logits,
             "casts": L * waiting,
             "gradients": (0 if block_added else 4 * (count_parameters(shape).total - V * d))
@@ -161,8 +171,10 @@ def backward_moments(
     if device_type == "cuda" and eager and tied and shape.bias:
         # A bias's gradient is summed beside the weight's and the input's of its layer: of up, and of queries to values.
         up = (block.mlp_backward - e * (2 * shape.n_inner - d)) * n
-        if step.checkpointing:  # the block's input and its gradient are not beside it (seen on an H200)
-            up -= kept.residual + (e * d * n if e == 2 else 0)
+        if e == 2:  # the cast of the gradient that came in is gone
+            up -= e * d * n
+        if step.checkpointing:  # the block's input is not beside it (seen on an H200)
+            up -= kept.residual
         up_sum, qkv_sum = (gpu.sum_bytes(n, size) for size in (shape.n_inner, 3 * d))
         new_down = (e if added else e + 4) * down
         moments["up_backward"] = within_block(up, casts_but_last, new_down, up_sum)
