@@ -120,9 +120,9 @@ def test_dropouts_gradient_comes_where_its_mask_goes():
     [
         # Without a bias gelu's output is gone when its gradient comes; in full precision what a tied head's gradient is
         # made of stays to the end.
-        ((2, 9, 1152, 65, 1024, False), "muon", ("tf32", 2), 3_129_144_320, 0.021),
-        ((2, 21, 672, 1024, 1024, False), "adamw", ("fp32", 1), 3_542_853_120, 0.005),
-        ((1, 2, 192, 1024, 2048, True), "adamw", ("tf32", 2), 803_890_688, 0.04),
+        ((2, 9, 1152, 65, 1024, False), "muon", ("tf32", 2), 3_129_144_320, 0.026),
+        ((2, 21, 672, 1024, 1024, False), "adamw", ("fp32", 1), 3_542_853_120, 0.001),
+        ((1, 2, 192, 1024, 2048, True), "adamw", ("tf32", 2), 803_890_688, 0.001),
     ],
 )
 def test_a_compiled_backward_pass_has_the_compilers_order(sizes, optimizer, step, measured, within):

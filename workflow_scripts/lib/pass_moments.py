@@ -7,6 +7,7 @@ their gradients appear.
 import dataclasses
 
 from workflow_scripts.lib.block_memory import BlockMemory, by_blocks, element_bytes, gelu_gives_way, residual_bytes
+from workflow_scripts.lib.compiled_moments import held_besides
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
 from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.operator_work import has_head_loss
@@ -104,7 +105,9 @@ def backward_moments(
     # Computed again, the last matrix's copy is gone and its gradient not there when its input has one, unless a CPU's
     # compiler draws dropout's factors first.
     down_beside = not by_blocks(step) or (device_type != "cuda" and shape.dropout > 0)
-    beside_mlp = (kept.cast_block, e * down) if down_beside else (casts_but_last, 0)
+    # But llama's gradient is there, in float32, on CUDA.
+    down_gradient = 4 * down if e == 2 and not tied and device_type == "cuda" else 0
+    beside_mlp = (kept.cast_block, e * down) if down_beside else (casts_but_last, down_gradient)
     gone = 0 if device_type == "cuda" and gelu_gives_way(shape, step, device_type) else shape.n_inner
     all_kept = {"activations": kept.activations, "casts": L * kept.kept_cast + kept.cast_head}
 
@@ -121,16 +124,6 @@ def backward_moments(
             "workspace": workspace,
         }
 
-    beside_embedding = 0
-    if device_type == "cuda" and not eager:
-        # Its gradient with dropout's mask; the positions' own, if it is added to earlier micro-batches'. In one graph,
-        # besides, the embedding itself, and a tensor of a product's width that waits to be used again; not where a tied
-        # head's gradient is added then, or biases' are summed.
-        dropped = n * d if shape.dropout else 0
-        if by_blocks(step):
-            beside_embedding = kept.residual + dropped + (4 * T * d if block_added and tied else 0)
-        elif not tied or (e == 4 and not shape.bias):
-            beside_embedding = 2 * kept.residual + dropped + e * n * d
     moments = {
         # Log-probabilities, their gradient, and the gradient of the logits; compiled, that only, and beside plain
         # products of attention as a tensor of its own (seen with torch 2.11 and 2.13).
@@ -153,7 +146,7 @@ def backward_moments(
         "cast_backward": within_block((block.mlp_backward - e * (gone + d)) * n, casts_but_last, (e % 4 + 4) * down),
         "attention_backward": within_block(block.attention_backward * n, 0, new_later, block.scratch_backward),
         "embedding_backward": {
-            "activations": late_hidden + beside_embedding,
+            "activations": late_hidden,
             "logits": late_logits,
             "casts": L * waiting,
             "gradients": (0 if block_added else 4 * (count_parameters(shape).total - V * d))
@@ -184,6 +177,9 @@ def backward_moments(
     moments["qkv_backward"] = within_block(qkv, (e % 4) * first, new_first, qkv_sum)
     if e == 2:
         moments["qkv_cast_backward"] = within_block(kept.residual + e * d * n, 0, new_later + (e + 4) * first)
+    if device_type == "cuda" and not eager:
+        for name, size in held_besides(shape, step).items():
+            moments[name]["activations"] += size
     return moments
 
 

@@ -54,25 +54,40 @@ def _first_moments(
 
 
 def _reorder(shape: ModelShape, first: StepSpec, moments: dict[str, dict[str, int]]) -> None:
-    """Changes what is there when the kernel of the last block's activation is tuned, in a model that is one graph."""
-    e, d, V = element_bytes(first), shape.n_embd, shape.vocab_size
-    n, mlp, tied = first.batch_size * shape.sequence_length, moments["mlp_backward"], shape.architecture == "gpt2"
-    down = shape.n_inner * d
-    if shape.dropout and d <= FEW and 4 * down < e * n * shape.n_inner:  # a matrix small beside what it puts out
-        mlp["activations"] += (e - 1) * n * d  # what dropout leaves of the gradient comes where its mask goes
-        if e == 2:  # the last matrix's gradient is float32 already, its copy gone
-            mlp["casts"] -= e * down
-            mlp["gradients"] += 4 * down
+    """Changes what is there when kernels of the last block's MLP and of the embedding are tuned, in one graph."""
+    e, d, F, V = element_bytes(first), shape.n_embd, shape.n_inner, shape.vocab_size
+    n, tied = first.batch_size * shape.sequence_length, shape.architecture == "gpt2"
+    own = has_head_loss(shape, first, "cuda")
+    mlp, embedding = moments["mlp_backward"], moments["embedding_backward"]
+    early = e * n >= 8 * d  # where much is read for it, the last matrix's gradient is in float32 before gelu's is made
+    if shape.dropout:  # its mask is gone
+        mlp["activations"] -= n * d
+    if e == 2 and not early:  # the matrix's copy is gone
+        mlp["casts"] -= e * F * d
     if tied and not gelu_gives_way(shape, first, "cuda"):  # where what it reads has its gradient its output is gone
-        mlp["activations"] -= e * shape.n_inner * n
-    if tied and e == 4 and _is_math(shape, first) and not has_head_loss(shape, first, "cuda"):
-        # A tied head's gradient is made later than that.
+        mlp["activations"] -= e * F * n
+    if tied and e == 4 and _is_math(shape, first) and not own:  # a tied head's gradient is made later than that
         mlp["activations"] += e * n * d
         mlp["gradients"] -= 4 * V * d
-    if d <= FEW and (shape.bias or shape.dropout or not tied):
-        # What the last normalisation's gradient was computed of waits to be used again, if the graph's peak allows it.
-        peak = max(sum(kinds.values()) for name, kinds in moments.items() if name.endswith("backward"))
-        mlp["activations"] += max(0, min(e * n * d, peak - sum(mlp.values())))
+    if tied and first.batch_size == 1 and not shape.dropout and n * (F + d) < F * d:
+        # With few tokens, gradients of the wider matrices (of one of two at least) and a tied head's are made after the
+        # embedding's is begun; what they are made of stays until then.
+        embedding["gradients"] -= shape.n_layer * 4 * F * d + 2 * e * V * d
+        embedding["activations"] += shape.n_layer * e * n * (F + d)
+    # What a normalisation's gradient was computed of, what dropout left of it, and the matrix's gradient in half
+    # precision wait to be used again, where the graph's peak does not grow by it.
+    waiting = [e * n * d] * (2 if shape.dropout else 1 if shape.bias or not tied else 0)
+    waiting += [e * F * d] if shape.dropout and e == 2 and early else []
+    names = ("loss_backward", "attention_backward", "embedding_backward")
+    room = max(_without_workspace(moments[name]) for name in names) - _without_workspace(mlp)
+    for size in waiting:
+        if size <= room:
+            mlp["activations"] += size
+            room -= size
+
+
+def _without_workspace(kinds: dict[str, int]) -> int:
+    return sum(size for kind, size in kinds.items() if kind != "workspace")
 
 
 def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
