@@ -46,6 +46,7 @@ def measured(of: ModelShape, step: StepSpec, optimizer, device=CPU) -> dict[str,
         (shape("gpt2", **SHORT), ADAMW, {"precision": "bf16"}),
         (shape("gpt2", **SHORT), ADAMW, {"precision": "bf16", "execution": "compiled"}),
         (shape("gpt2", **TABLE), SGD, {"precision": "bf16", "execution": "compiled", "batch_size": 1}),
+        (shape("gpt2", **TABLE), SGD, {"execution": "compiled", "batch_size": 2}),
         # As many tokens as the model is wide: all gradients in 16 bits and in 32.
         (shape("gpt2", 4, sequence_length=32, **WIDE), ADAMW, {"precision": "bf16", "execution": "compiled"}),
         # The last block's scores, their softmax and what dropout leaves of it, each in a tensor of its own.

@@ -1,23 +1,27 @@
-"""What a compiled backward pass on CUDA holds beside what its operators need, by moment. Without torch.
+"""What a compiled backward pass holds beside what its operators need, by moment. Without torch.
 
 Letters as in `memory_model`. Such a graph keeps a tensor that it will use again, makes some gradients late, and sums
-over rows in parts. All of it was read off what was allocated in steps on H200s (torch 2.11).
+over rows in parts. All of it was read off what was allocated in steps on H200s (torch 2.11) and on CPUs (torch 2.13).
 """
 
 from workflow_scripts.lib.block_memory import by_blocks, element_bytes, residual_bytes
-from workflow_scripts.lib.specs import ModelShape, StepSpec
+from workflow_scripts.lib.specs import DeviceType, ModelShape, StepSpec
 
 # Numbers and rows from which the sums over a normalisation's rows and over its columns are one kernel, and how many
 # rows such a kernel sums in one part (torch/_inductor/scheduler.py, `MixOrderReduction`).
 SUMMED_TOGETHER, ROWS_TOGETHER, ROWS_OF_A_PART = 5 * 2**20, 4096, 16
 
 
-def held_besides(shape: ModelShape, step: StepSpec) -> dict[str, int]:
+def held_besides(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> dict[str, int]:
     """Gives the bytes by moment, of those moments that have any."""
     e, d, F, T = element_bytes(step), shape.n_embd, shape.n_inner, shape.sequence_length
     n, tied = step.batch_size // step.accumulation * T, shape.architecture == "gpt2"
     # The gradient of what the embedding put out, and dropout's mask.
     embedding = residual_bytes(step) * n * d + (n * d if shape.dropout else 0)
+    # With it what the embedding put out, and a tensor that waits to be used again.
+    whole = embedding + residual_bytes(step) * n * d + e * n * d
+    if device_type == "cpu":
+        return {"embedding_backward": whole} if e == 4 and not by_blocks(step) else {}
     found = {}
     if by_blocks(step):
         added = 4 * T * d if tied and step.accumulation > 1 else 0  # the positions' gradient, before it is added
@@ -27,8 +31,7 @@ def held_besides(shape: ModelShape, step: StepSpec) -> dict[str, int]:
             found["mlp_backward"] = found["attention_backward"] = 2 * e * n * d if tied else e * n * F
         return found
     if not tied or (e == 4 and not shape.bias):  # else a tied head's gradient is added, or biases' are summed, then
-        # What the embedding put out, too, and a tensor that waits to be used again.
-        found["embedding_backward"] = embedding + residual_bytes(step) * n * d + e * n * d
+        found["embedding_backward"] = whole
     if e == 4 and not shape.dropout and n * d >= SUMMED_TOGETHER and n >= max(ROWS_TOGETHER, 2 * d):
         part, biased = n // ROWS_OF_A_PART * 4 * d, tied and shape.bias
         found["norm_backward"] = (4 if biased else 3) * part  # of weight and bias, and twice as much to add them up

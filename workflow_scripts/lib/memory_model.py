@@ -5,7 +5,7 @@ n tokens of a micro-batch. Nothing here imports torch, so that a workflow can pl
 
 What is predicted is what live tensors take (allocated), as `memory_probe.probe_allocated` measures it. Left out is, on
 a processor in 16 bits: what oneDNN packs of a product while it computes it, a few MiB at most on few threads; and that,
-compiled, some of llama's gradients wait for others where there are as many tokens as it is wide.
+compiled, gradients wait for others where different tensors happen to have equally many numbers.
 """
 
 import dataclasses

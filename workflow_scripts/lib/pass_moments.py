@@ -150,7 +150,7 @@ def backward_moments(
             "logits": late_logits,
             "casts": L * waiting,
             "gradients": (0 if block_added else 4 * (count_parameters(shape).total - V * d))
-            + (4 + _head_gradient_bytes(shape, step, device_type) if tied else 4) * V * d,
+            + (4 + _head_gradient_bytes(step) if tied else 4) * V * d,
         },
     }
     if e == 2 and eager:
@@ -177,8 +177,8 @@ def backward_moments(
     moments["qkv_backward"] = within_block(qkv, (e % 4) * first, new_first, qkv_sum)
     if e == 2:
         moments["qkv_cast_backward"] = within_block(kept.residual + e * d * n, 0, new_later + (e + 4) * first)
-    if device_type == "cuda" and not eager:
-        for name, size in held_besides(shape, step).items():
+    if device_type in ("cpu", "cuda") and not eager:
+        for name, size in held_besides(shape, step, device_type).items():
             moments[name]["activations"] += size
     return moments
 
@@ -188,19 +188,19 @@ def _logits_bytes(step: StepSpec, eager: int) -> int:
     return eager if step.execution == "eager" else element_bytes(step)
 
 
-def _head_gradient_bytes(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> int:
+def _head_gradient_bytes(step: StepSpec) -> int:
     """Bytes per element of a tied head's gradient while the embedding's is added to it.
 
     Eagerly as the product gives it and then again; compiled in half precision the product and, in float32, the sum; in
-    full precision the sum takes the place of one of them, and `head_loss` leaves the product alone. Where the embedding
-    is a graph of its own, both come in float32.
+    full precision the sum takes the place of the product. Where the embedding is a graph of its own, both come in
+    float32.
     """
     e = element_bytes(step)
     if step.execution == "eager":
         return 2 * e
     if by_blocks(step):
         return 4
-    return 3 * e if e == 2 else e if has_head_loss(shape, step, device_type) else 2 * e
+    return 3 * e if e == 2 else e
 
 
 def _micro_tokens(shape: ModelShape, step: StepSpec) -> int:
