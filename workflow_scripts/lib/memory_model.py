@@ -103,6 +103,9 @@ def estimate_memory(
         name: {kind: held.get(kind, 0) + more.get(kind, 0) for kind in {**held, **more}}
         for name, more in moments.items()
     }
+    if mode == "optimizer":  # which makes its state when its gradients have been computed, once and for all
+        for name in kinds.keys() - {"optimizer"}:
+            kinds[name]["optimizer"] = 0
     totals = {name: sum(at.values()) for name, at in kinds.items()}
     phases: dict[str, int] = {}
     for name, total in totals.items():
