@@ -136,7 +136,7 @@ def product_workspace_bytes(shape: ModelShape, step: StepSpec, device_type: Devi
     torch has one for each pair of cuBLAS handle and stream, and a handle for each thread. Backward passes run in a
     thread of autograd's. A captured step has a stream of its own, beside the one on which all else runs that computes
     products: the anchor of a measurement, the evaluations of a training. A linear layer with a bias is cuBLASLt's, on
-    the thread of the forward pass.
+    the thread of the forward pass, and on that of the backward pass where checkpointing computes it again.
     """
     if device_type != "cuda":
         return 0

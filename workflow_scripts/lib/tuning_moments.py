@@ -70,9 +70,9 @@ def _reorder(shape: ModelShape, first: StepSpec, moments: dict[str, dict[str, in
         mlp["activations"] += e * n * d
         mlp["gradients"] -= 4 * V * d
     if tied and first.batch_size == 1 and not shape.dropout and n * (F + d) < F * d:
-        # With few tokens, gradients of the wider matrices (of one of two at least) and a tied head's are made after the
-        # embedding's is begun; what they are made of stays until then.
-        embedding["gradients"] -= shape.n_layer * 4 * F * d + 2 * e * V * d
+        # With few tokens, gradients of the wider matrices (of one of two at least) and the sum with a tied head's are
+        # made after the embedding's is begun; what they are made of stays until then.
+        embedding["gradients"] -= shape.n_layer * 4 * F * d + 4 * V * d
         embedding["activations"] += shape.n_layer * e * n * (F + d)
     # What a normalisation's gradient was computed of, what dropout left of it, and the matrix's gradient in half
     # precision wait to be used again, where the graph's peak does not grow by it.
