@@ -1,12 +1,13 @@
 """Compares predictions of a training step's peak memory with measurements on random shapes.
 
     python benchmarks/prediction_memory.py [--device cpu|cuda] [--execution eager ...] [--shapes 40] [--seed 1]
-                                           [--json FILE]
+                                           [--at-least MIB] [--json FILE]
 
 Each shape is drawn with an architecture, a precision, an optimizer, dropout, checkpointing and accumulation of its own,
 and measured in a process of its own as `measure_memory` does. Predicted by 16 bytes a parameter; by these and the
 activations of Korthikanti et al. 2022 (arXiv 2205.05198, equation 2); by the rule of `accelerate estimate-memory`; and
 by Assay's closed form. Then budgets are drawn from half to twice each measured peak, and each formula says what fits.
+`--at-least MIB` leaves out shapes that are predicted to take less: what fits is asked where a device is nearly full.
 
 `--json FILE` writes {"figures", "targets", "met", "conditions", "shapes"} after each shape, so that a run that is cut
 off leaves what it has.
@@ -14,6 +15,7 @@ off leaves what it has.
 
 import argparse
 import dataclasses
+import itertools
 import json
 import platform
 import random
@@ -60,6 +62,7 @@ TARGETS = {
 }
 OPTIMIZERS = (("adamw", 0.0), ("adamw", 0.0), ("sgd", 0.0), ("sgd", 0.9), ("adafactor", 0.0), ("muon", 0.95))
 PRECISIONS = {"cpu": ("fp32", "fp32", "bf16", "fp16"), "cuda": ("fp32", "tf32", "bf16", "bf16", "fp16")}
+MANY = 50  # shapes are drawn for each that is taken, at most
 BUDGETS = 200  # for each shape, log-uniform from half to twice its peak
 TIMED_TOKENS, TIMED_BATCHES = 200_000, 100  # of `prediction_sides`: what its steps hold on a device besides
 MEASURE = "benchmarks.prediction_memory_side:measure_memory"
@@ -72,7 +75,9 @@ def main() -> int:
     device = DeviceSpec(id=options.device, type=options.device, threads=options.threads, index=index)
     measured: list[dict[str, Any]] = []
     report: dict[str, Any] = {"figures": {}}
-    for shape, step, optimizer in configurations(options.shapes, options.seed, options.device, options.execution):
+    drawn = configurations(MANY * options.shapes, options.seed, options.device, options.execution)
+    enough = (one for one in drawn if estimate_memory(*one, options.device).peak_bytes >= options.at_least * 2**20)
+    for shape, step, optimizer in itertools.islice(enough, options.shapes):
         asked = {"shape": to_json(shape), "step": to_json(step), "optimizer": to_json(optimizer)}
         outcome = run_isolated(MEASURE, asked | {"device": to_json(device)}, device=device, timeout_s=options.timeout)
         found = outcome.result if outcome.status == "ok" else {"failed": f"{outcome.status}: {outcome.reason}"}
@@ -212,7 +217,8 @@ def summarise(measured: list[dict[str, Any]], device: DeviceSpec, options: argpa
         **report,
         "conditions": {
             "device": device.type, "gpu": _gpu(device).name, "executions": options.execution,
-            "seed": options.seed, "torch": version("torch"), "commit": commit(), "platform": platform.platform(),
+            "seed": options.seed, "at_least_mib": options.at_least,
+            "torch": version("torch"), "commit": commit(), "platform": platform.platform(),
             "accelerate": "its rule, computed here", "failed": len(measured) - len(cases), "threads": device.threads,
         },
         "shapes": [one | ({} if "failed" in one else {"predicted": _said(one, device)}) for one in measured],
@@ -256,6 +262,7 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--execution", nargs="+", choices=("eager", "compiled", "graphed"), default=["eager"])
     parser.add_argument("--shapes", type=int, default=40, help="how many are drawn")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--at-least", type=float, default=0.0, help="MiB that a shape is predicted to take")
     parser.add_argument("--timeout", type=float, default=300.0, help="of one shape, in seconds")
     return parser.parse_args()
 
