@@ -62,7 +62,7 @@ TARGETS = {
 }
 OPTIMIZERS = (("adamw", 0.0), ("adamw", 0.0), ("sgd", 0.0), ("sgd", 0.9), ("adafactor", 0.0), ("muon", 0.95))
 PRECISIONS = {"cpu": ("fp32", "fp32", "bf16", "fp16"), "cuda": ("fp32", "tf32", "bf16", "bf16", "fp16")}
-MANY = 50  # shapes are drawn for each that is taken, at most
+DRAWS = 50  # at most, for each shape that is taken
 BUDGETS = 200  # for each shape, log-uniform from half to twice its peak
 TIMED_TOKENS, TIMED_BATCHES = 200_000, 100  # of `prediction_sides`: what its steps hold on a device besides
 MEASURE = "benchmarks.prediction_memory_side:measure_memory"
@@ -75,7 +75,7 @@ def main() -> int:
     device = DeviceSpec(id=options.device, type=options.device, threads=options.threads, index=index)
     measured: list[dict[str, Any]] = []
     report: dict[str, Any] = {"figures": {}}
-    drawn = configurations(MANY * options.shapes, options.seed, options.device, options.execution)
+    drawn = configurations(DRAWS * options.shapes, options.seed, options.device, options.execution)
     enough = (one for one in drawn if estimate_memory(*one, options.device).peak_bytes >= options.at_least * 2**20)
     for shape, step, optimizer in itertools.islice(enough, options.shapes):
         asked = {"shape": to_json(shape), "step": to_json(step), "optimizer": to_json(optimizer)}

@@ -25,7 +25,7 @@ class BlockMemory:
     attention_backward: int
     # Not per token: the mask of plain attention, one for all blocks; what checkpointing keeps of the generator, to draw
     # the same once more; and what the threads of a CPU have as their own in fused attention.
-    mask: int
+    attention_mask: int
     random_state: int
     scratch_forward: int
     scratch_backward: int
@@ -141,7 +141,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
         norm_backward=(5 if composite else 2) * residual + read + dropped,
         mlp_backward=mlp_backward,
         attention_backward=residual + norm + mask + attention_backward,
-        mask=attention_mask,
+        attention_mask=attention_mask,
         random_state=CPU_RANDOM_STATE if dropout and device_type == "cpu" else 0,
         scratch_forward=scratch_forward,
         scratch_backward=scratch_backward,

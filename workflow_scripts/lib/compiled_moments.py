@@ -7,13 +7,14 @@ over rows in parts. All of it was read off what was allocated in steps on H200s 
 from workflow_scripts.lib.block_memory import by_blocks, element_bytes, residual_bytes
 from workflow_scripts.lib.specs import DeviceType, ModelShape, StepSpec
 
-# Numbers and rows from which the sums over a normalisation's rows and over its columns are one kernel, and how many
-# rows such a kernel sums in one part (torch/_inductor/scheduler.py, `MixOrderReduction`).
-SUMMED_TOGETHER, ROWS_TOGETHER, ROWS_OF_A_PART = 5 * 2**20, 4096, 16
+# Numbers and rows from which the sums over a normalisation's rows and over its columns are one kernel
+# (torch/_inductor/scheduler.py, `MixOrderReduction`).
+SUMMED_TOGETHER, ROWS_TOGETHER = 5 * 2**20, 4096
+ROWS_OF_A_PART = 16  # that such a kernel sums in one part, as seen with 16,384 and 32,768 rows
 
 
 def held_besides(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> dict[str, int]:
-    """Gives the bytes by moment, of those moments that have any."""
+    """Gives the bytes of each moment that has any, by the names of `pass_moments.backward_moments`."""
     e, d, F, T = element_bytes(step), shape.n_embd, shape.n_inner, shape.sequence_length
     n, tied = step.batch_size // step.accumulation * T, shape.architecture == "gpt2"
     # The gradient of what the embedding put out, and dropout's mask.

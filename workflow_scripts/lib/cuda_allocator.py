@@ -1,9 +1,9 @@
 """How torch's CUDA allocator is set where something is measured, and what it counts as allocated. Without torch.
 
 As it comes it cuts a free block only where more than 1 MiB is left; else what is left goes with the tensor, and counts.
-So the same step takes up to 3 % more or less, by what was freed before its tensors were made, most with matrices of 1
-to 10 MiB. Segments that can grow are cut anywhere (`should_split` in c10/cuda/CUDACachingAllocator.cpp), lose less
-memory to holes, and are what torchtitan trains with, too.
+So the count of a step depends on what was freed before its tensors were made, most with matrices of 1 to 10 MiB
+(`benchmarks/prediction_memory.py` with either setting). Segments that can grow are cut anywhere (`should_split` in
+c10/cuda/CUDACachingAllocator.cpp), lose less memory to holes, and are what torchtitan trains with, too.
 """
 
 import os

@@ -6,7 +6,7 @@ n tokens of a micro-batch. Nothing here imports torch, so that a workflow can pl
 What is predicted is what live tensors take (allocated), as `memory_probe.probe_allocated` measures it. Left out is, on
 a processor in 16 bits: what oneDNN packs of a product while it computes it, a few MiB at most on few threads; and that
 the compiler may turn several gradients into float32 in one kernel, for which the first of them wait (seen in GPT-2 in
-fp16 with at most 128 tokens, up to 9 % of a step).
+fp16, with few tokens).
 """
 
 import dataclasses

@@ -22,7 +22,7 @@ class _Kept:
     cast_block: int  # copies of its matrices in half precision, each until its backward product
     kept_cast: int  # of these, what stays
     cast_head: int
-    embedding: int  # and what there is but once of plain attention
+    embedding: int  # with the mask of plain attention, which is there but once
     residual: int
     activations: int  # all of them together
 
@@ -33,7 +33,7 @@ def _kept(shape: ModelShape, step: StepSpec, block: BlockMemory) -> _Kept:
     cast = 2 * sum(rows * columns for rows, columns in block_matrices(shape)) if half else 0
     residual = residual_bytes(step) * shape.n_embd * n
     kept = residual + block.random_state if step.checkpointing else block.kept * n
-    embedding = block.embedding * n + block.mask
+    embedding = block.embedding * n + block.attention_mask
     return _Kept(
         block=kept,
         cast_block=cast,

@@ -49,11 +49,11 @@ def _first_moments(
     for name in ("attention_forward", "block_forward", "loss_forward", "loss_backward"):
         moments[name]["workspace"] = -gpu.workspace_bytes
     if not by_blocks(first):
-        _reorder(shape, first, moments)
+        _follow_the_compilers_order(shape, first, moments)
     return moments
 
 
-def _reorder(shape: ModelShape, first: StepSpec, moments: dict[str, dict[str, int]]) -> None:
+def _follow_the_compilers_order(shape: ModelShape, first: StepSpec, moments: dict[str, dict[str, int]]) -> None:
     """Changes what is there when kernels of the last block's MLP and of the embedding are tuned, in one graph."""
     e, d, F, V = element_bytes(first), shape.n_embd, shape.n_inner, shape.vocab_size
     n, tied = first.batch_size * shape.sequence_length, shape.architecture == "gpt2"
