@@ -22,7 +22,8 @@ def held_besides(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     # With it what the embedding put out, and a tensor that waits to be used again.
     whole = embedding + residual_bytes(step) * n * d + e * n * d
     if device_type == "cpu":
-        return {"embedding_backward": whole} if e == 4 and not by_blocks(step) else {}
+        waiting = 3 * e * n * d if tied and shape.bias else 0  # until biases' gradients are summed
+        return {"embedding_backward": whole + waiting} if e == 4 and not by_blocks(step) else {}
     found = {}
     if by_blocks(step):
         added = 4 * T * d if tied and step.accumulation > 1 else 0  # the positions' gradient, before it is added

@@ -74,10 +74,9 @@ def _follow_the_compilers_order(shape: ModelShape, first: StepSpec, moments: dic
         # made after the embedding's is begun; what they are made of stays until then.
         embedding["gradients"] -= shape.n_layer * 4 * F * d + 4 * V * d
         embedding["activations"] += shape.n_layer * e * n * (F + d)
-    # What a normalisation's gradient was computed of, what dropout left of it, and the matrix's gradient in half
-    # precision wait to be used again, where the graph's peak does not grow by it.
+    # What a normalisation's gradient was computed of and what dropout left of it wait to be used again, where the
+    # graph's peak does not grow by it.
     waiting = [e * n * d] * (2 if shape.dropout else 1 if shape.bias or not tied else 0)
-    waiting += [e * F * d] if shape.dropout and e == 2 and early else []
     names = ("loss_backward", "attention_backward", "embedding_backward")
     room = max(_without_workspace(moments[name]) for name in names) - _without_workspace(mlp)
     for size in waiting:
