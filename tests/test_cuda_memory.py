@@ -109,6 +109,28 @@ def test_peak_of_plain_attention_and_of_other_optimizers(architecture, sizes, op
     assert found.peak_bytes == pytest.approx(measured, rel=0.001)
 
 
+@pytest.mark.parametrize(
+    ("sizes", "optimizer", "step", "measured"),
+    [
+        # Beside the gradients of scores a block's first matrix in half precision; queries, keys and values are gone.
+        ((6, 18, 1728, 65, 2048, False, 0.0), "sgd", ("bf16", 1, 1, "math", False), 4_965_554_688),
+        ((1, 9, 576, 1024, 512, True, 0.0), "adamw", ("tf32", 4, 4, "math", False), 193_838_080),
+        # The sum for the bias of a block's last matrix, as earlier micro-batches' gradient of that matrix is there; not
+        # where the block was computed again, as what the matrix read is gone.
+        ((1, 7, 672, 1024, 512, True, 0.0), "adamw", ("tf32", 16, 4, "auto", False), 308_918_272),
+        ((2, 8, 1024, 65, 256, True, 0.1), "adafactor", ("tf32", 32, 1, "auto", True), 995_151_872),
+    ],
+)
+def test_what_is_there_beside_the_largest_tensors_of_a_block(sizes, optimizer, step, measured):
+    n_layer, n_head, n_embd, vocab_size, length, bias, dropout = sizes
+    of = shape(
+        "gpt2", n_layer, n_head, n_embd, vocab_size=vocab_size, sequence_length=length, bias=bias, dropout=dropout
+    )
+    chosen = dataclasses.replace(ADAMW, name=optimizer, momentum=0.0)
+    asked = dict(zip(("precision", "batch_size", "accumulation", "attention", "checkpointing"), step, strict=True))
+    assert estimated(of, optimizer=chosen, **asked).peak_bytes == pytest.approx(measured, rel=0.0001)
+
+
 def test_dropouts_gradient_comes_where_its_mask_goes():
     of = shape("gpt2", 9, 26, 832, vocab_size=65, sequence_length=512, bias=False, dropout=0.1)
     found = estimated(of, optimizer=dataclasses.replace(ADAMW, name="adafactor"), batch_size=8)

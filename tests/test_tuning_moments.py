@@ -59,11 +59,13 @@ WHOLE = [  # a model in one graph
     ("gpt2", (1, 1, 32, 50304, 256, True, 0.0), ADAM, ("bf16", "compiled", 4, 4, "math", False), 154_292_736),
     # Beside it the embedding itself, its own gradient and dropout's mask.
     ("llama", (2, 10, 960, 50304, 128, False, 0.1), PLAIN, ("tf32", "compiled", 4, 1, "auto", False), 1_086_617_088),
-    # Few tokens: the embedding's gradient is begun before others are made.
-    ("gpt2", (22, 3, 384, 65, 256, False, 0.0), ADAFACTOR, ("bf16", "compiled", 1, 1, "auto", False), 434_703_360),
+    # A matrix's copy is there and its gradient in float32 though tokens are few.
+    ("gpt2", (5, 3, 192, 10000, 128, False, 0.0), ADAM, ("bf16", "compiled", 4, 4, "auto", False), 175_144_448),
     # Plain attention's mask; of long rows its softmax is tuned, and after it there is room for copies.
     ("gpt2", (1, 4, 512, 65, 1024, True, 0.0), MUON, ("bf16", "compiled", 4, 2, "math", False), 235_799_552),
     ("gpt2", (2, 2, 128, 1024, 2048, False, 0.1), PLAIN, ("tf32", "graphed", 16, 2, "math", False), 1_856_764_928),
+    # The softmax of long rows, from the third block on, and its copy.
+    ("gpt2", (3, 8, 1024, 65, 2048, True, 0.1), ADAFACTOR, ("bf16", "compiled", 4, 1, "math", False), 4_115_499_008),
 ]  # fmt: skip
 ORDER = [  # in which a graph's last block is computed
     # Tensors wait to be used again where the graph's peak allows it,
@@ -71,9 +73,14 @@ ORDER = [  # in which a graph's last block is computed
     ("llama", (22, 1, 128, 1024, 256, False, 0.1), ADAFACTOR, ("fp32", "compiled", 32, 2, "auto", False),
      1_071_265_280),
     ("llama", (2, 2, 128, 1024, 128, False, 0.0), SGD, ("fp32", "compiled", 32, 1, "auto", False), 230_913_024),
+    # as it is reckoned before logits have their gradient in their place,
+    ("gpt2", (4, 1, 96, 1024, 2048, False, 0.1), SGD, ("tf32", "compiled", 32, 2, "auto", False), 1_201_879_040),
+    ("gpt2", (5, 4, 128, 1024, 256, False, 0.1), SGD, ("fp32", "compiled", 8, 1, "auto", False), 238_925_312),
     # and where it does not.
     ("gpt2", (3, 7, 672, 65, 2048, False, 0.1), PLAIN, ("tf32", "compiled", 2, 1, "auto", False), 821_053_440),
     ("llama", (8, 6, 192, 65, 1024, False, 0.1), SGD, ("bf16", "compiled", 2, 1, "auto", False), 277_401_600),
+    # Fused attention's kernel is done with.
+    ("gpt2", (1, 21, 672, 1024, 256, True, 0.0), ADAFACTOR, ("fp32", "compiled", 2, 1, "auto", False), 196_321_280),
     # The matrix's copy is gone, its gradient not in float32 yet.
     ("gpt2", (2, 3, 384, 65, 256, False, 0.0), ADAM, ("bf16", "compiled", 2, 1, "math", False), 170_135_040),
 ]  # fmt: skip
@@ -122,19 +129,55 @@ def test_beside_the_embeddings_gradient_is_what_it_is_made_of(architecture, size
 
 
 @pytest.mark.parametrize(
+    ("sizes", "optimizer", "step", "measured"),
+    [
+        ((2, 4, 512, 1024, 128, True, 0.0), ADAFACTOR, ("fp32", "compiled", 4, 4, "auto", False), 176_721_920),
+        ((1, 23, 736, 65, 128, False, 0.0), MUON, ("tf32", "compiled", 2, 2, "auto", False), 176_311_808),
+        # But not in half precision, and not those of a large table.
+        ((2, 4, 512, 1024, 128, True, 0.0), ADAFACTOR, ("bf16", "compiled", 4, 4, "auto", False), 187_465_728),
+        ((2, 4, 512, 10000, 128, True, 0.0), ADAFACTOR, ("fp32", "compiled", 4, 4, "auto", False), 262_832_128),
+    ],
+)
+def test_of_few_tokens_a_small_tables_gradient_is_made_before_those_of_wide_matrices(sizes, optimizer, step, measured):
+    assert measured < estimated("gpt2", sizes, optimizer, step).peak_bytes < 1.03 * measured
+
+
+@pytest.mark.parametrize("n_layer", [1, 6])
+def test_the_softmax_of_long_rows_is_tuned_in_the_second_or_third_block(n_layer):
+    step = ("bf16", "compiled", 4, 1, "math", False)
+    found = estimated("gpt2", (n_layer, 8, 1024, 65, 2048, True, 0.1), ADAFACTOR, step)
+    assert found.peak_bytes == found.moments["attention_backward"]
+
+
+def test_a_table_whose_gradient_a_kernel_of_one_variant_changes_is_not_copied():
+    sizes, step = (2, 4, 512, 10000, 256, False, 0.1), ("bf16", "graphed", 2, 1, "auto", False)
+    found = estimated("llama", sizes, SGD, step)
+    assert found.moments["tuning"] < found.peak_bytes == pytest.approx(303_180_288, rel=0.0001)
+
+
+@pytest.mark.parametrize(
     ("architecture", "sizes", "optimizer", "step", "measured"),
     [
-        # The gradient that comes in is cast; a matrix's is in float32; for few tokens some come late; sums over rows,
-        # in parts.
+        # The gradient that comes in is cast; a matrix's is in float32; sums over rows, in parts.
         ("gpt2", (3, 29, 928, 10000, 128, False, 0.0), ADAM, ("fp16", "compiled", 32, 1, "auto", True), 869_604_352),
         ("llama", (24, 3, 288, 1024, 512, False, 0.0), MUON, ("bf16", "compiled", 8, 1, "auto", True), 419_193_856),
         ("gpt2", (2, 28, 896, 65, 128, False, 0.0), ADAM, ("fp32", "graphed", 8, 1, "auto", True), 457_945_600),
         ("llama", (2, 10, 640, 65, 256, False, 0.0), SGD, ("fp32", "compiled", 4, 2, "math", True), 228_484_608),
         ("gpt2", (2, 45, 1440, 1024, 2048, False, 0.0), MUON, ("fp32", "compiled", 8, 1, "auto", False), 4_007_650_816),
+        # What dropout leaves of a gradient, beside it.
+        ("gpt2", (5, 3, 288, 65, 2048, False, 0.1), PLAIN, ("tf32", "compiled", 32, 2, "auto", False), 3_437_934_080),
+        # In full precision llama's last matrix has its gradient beside what dropout leaves.
+        ("llama", (2, 18, 576, 65, 256, False, 0.1), ADAFACTOR, ("tf32", "compiled", 32, 1, "auto", True), 659_698_688),
+        ("llama", (1, 6, 384, 1024, 2048, False, 0.1), ADAM, ("fp32", "compiled", 1, 1, "auto", True), 223_884_288),
+        # What waits for the next block, while attention has its gradient.
+        ("gpt2", (2, 7, 896, 1024, 512, False, 0.0), ADAM, ("fp32", "compiled", 4, 2, "auto", False), 552_340_992),
+        ("llama", (4, 19, 1216, 1024, 512, False, 0.0), ADAFACTOR, ("bf16", "compiled", 16, 2, "auto", False),
+         1_606_986_752),
+        ("llama", (2, 14, 1344, 65, 512, False, 0.1), SGD, ("bf16", "compiled", 8, 2, "auto", False), 938_365_440),
     ],
 )  # fmt: skip
 def test_a_compiled_backward_pass_holds_more_than_its_operators_need(architecture, sizes, optimizer, step, measured):
-    assert estimated(architecture, sizes, optimizer, step).peak_bytes == pytest.approx(measured, rel=0.0005)
+    assert estimated(architecture, sizes, optimizer, step).peak_bytes == pytest.approx(measured, rel=0.001)
 
 
 @pytest.mark.parametrize(

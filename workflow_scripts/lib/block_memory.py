@@ -97,7 +97,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
             upcast = 12 * d if e == 2 else 0
             if device_type == "cuda":  # which looks for rows that see nothing, a byte for each score (torch 2.11)
                 largest = scores * 9 // 4 + (scores // 2 if dropout and e == 2 else 0)
-                gradients = (2 * scores - mask_scores if dropout else 3 * scores) - wide
+                gradients = (2 * scores - mask_scores if dropout else 3 * scores - whole) - wide
             else:
                 largest = scores * 7 // 2 if dropout and e == 2 else scores * 3 if dropout else scores * 2
                 gradients = (scores + 4 * d if e == 2 else scores) if dropout else 2 * scores - wide
@@ -107,8 +107,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
         attention = 4 * wide + rotated + 4 * shape.n_head  # q, k, v, output; logarithms of the softmax's sums
         attention_forward = residual + norm + attention
         attention_backward = attention + 4 * wide
-        if device_type == "cuda":  # sums over its output, and in half precision the queries' gradient in float32
-            attention_backward += 4 * shape.n_head + (4 * d if e == 2 else 0)
+        if device_type == "cuda":  # sums over its output, and a tensor in float32
+            attention_backward += 4 * shape.n_head + 4 * d
         if device_type == "cpu":
             scratch_forward, scratch_backward = (threads * size for size in _scratch_bytes(shape, e))
     # Compiled for a CPU in float32, what the head read stays, too, but where plain attention is asked for (torch 2.13).
@@ -122,8 +122,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
     mlp_backward = kept + hidden_gradient + (wide if e == 2 and not (llama or compiled) else 0)
     if llama and factors and e == 4:  # those of dropout on the block's output are gone
         mlp_backward -= mask
-    if dropout and device_type == "cuda" and not (llama or compiled) and e == 4:
-        mlp_backward += wide - mask  # what dropout leaves of the gradient comes, and its mask goes
+    if dropout and device_type == "cuda" and e == 4 and (by_blocks(step) if llama else not compiled):
+        mlp_backward += wide - d  # what dropout leaves of the gradient comes, and its mask goes
     if by_blocks(step) and device_type == "cuda":  # not the stream is computed again, but what is added to it
         mlp_backward -= residual - wide
         if step.precision == "fp16":  # the gradient that comes in is cast
@@ -140,7 +140,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
         again=again,
         norm_backward=(5 if composite else 2) * residual + read + dropped,
         mlp_backward=mlp_backward,
-        attention_backward=residual + norm + mask + attention_backward,
+        attention_backward=residual + norm + attention_backward,
         attention_mask=attention_mask,
         random_state=CPU_RANDOM_STATE if dropout and device_type == "cpu" else 0,
         scratch_forward=scratch_forward,

@@ -40,3 +40,41 @@ def held_besides(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
         if biased:
             found["mlp_backward"] = 2 * part + e * n * d  # what the normalisation's gradient is made of, as well
     return found
+
+
+def held_for_the_next_block(shape: ModelShape, step: StepSpec, moments: dict[str, dict[str, int]]) -> int:
+    """Gives the bytes that wait in a block's fused attention on CUDA for the block before, which uses them again.
+
+    They are the gradients of what the MLP's matrices put out and, in half precision, llama's of its first matrix.
+
+    Args:
+        shape: the model, of several blocks in one graph.
+        step: batch, precision, accumulation.
+        moments: of the backward pass, without what waits.
+    """
+    e, n = element_bytes(step), step.batch_size // step.accumulation * shape.sequence_length
+    llama, hidden = shape.architecture == "llama", e * shape.n_inner * n
+    sizes = [hidden]
+    if llama:
+        sizes += [2 * hidden, 4 * shape.n_inner * shape.n_embd] if e == 2 else [2 * hidden]
+    # The compiler reckons before it puts the gradient of gelu's input in the place of its output's, and without what
+    # attention's kernel has for itself.
+    peak = max(*map(tensor_bytes, moments.values()), tensor_bytes(moments["mlp_backward"]) + (0 if llama else hidden))
+    return waiting_bytes(sizes, peak - tensor_bytes(moments["attention_backward"]) + 4 * shape.n_embd * n)
+
+
+def waiting_bytes(sizes: list[int], room: int) -> int:
+    """Gives the sum of those tensors that wait, one after the other, to be used again: where there is room for them.
+
+    Source: torch/_inductor/codegen/wrapper.py, `AllocateLine.should_reuse_buffer`: the peak of a graph may not grow.
+    """
+    waiting = 0
+    for size in sizes:
+        if waiting + size <= room:
+            waiting += size
+    return waiting
+
+
+def tensor_bytes(kinds: dict[str, int]) -> int:
+    """Gives the sum of a moment's kinds but for workspaces, of which a compiler knows nothing."""
+    return sum(size for kind, size in kinds.items() if kind != "workspace")

@@ -7,7 +7,7 @@ their gradients appear.
 import dataclasses
 
 from workflow_scripts.lib.block_memory import BlockMemory, by_blocks, element_bytes, gelu_gives_way, residual_bytes
-from workflow_scripts.lib.compiled_moments import held_besides
+from workflow_scripts.lib.compiled_moments import held_besides, held_for_the_next_block
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
 from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.operator_work import has_head_loss
@@ -105,10 +105,13 @@ def backward_moments(
     # Computed again, the last matrix's copy is gone and its gradient not there when its input has one, unless a CPU's
     # compiler draws dropout's factors first.
     down_beside = not by_blocks(step) or (device_type != "cuda" and shape.dropout > 0)
-    # But llama's gradient is there, in float32, on CUDA.
-    down_gradient = 4 * down if e == 2 and not tied and device_type == "cuda" else 0
+    # But llama's gradient is there, in float32, on CUDA, where it is cast or dropout's factors are drawn again.
+    down_gradient = 4 * down if (e == 2 or shape.dropout) and not tied and device_type == "cuda" else 0
     beside_mlp = (kept.cast_block, e * down) if down_beside else (casts_but_last, down_gradient)
     gone = 0 if device_type == "cuda" and gelu_gives_way(shape, step, device_type) else shape.n_inner
+    # Of queries, keys and values in half precision, until the block's last product; compiled llama's output matrix has
+    # its gradient so, too.
+    in_attention = e % 4 * (matrices[0] if eager else 0 if tied else matrices[0] + matrices[1])
     all_kept = {"activations": kept.activations, "casts": L * kept.kept_cast + kept.cast_head}
 
     def within_block(activations: int, casts: int, gradients: int, workspace: int = 0) -> dict[str, int]:
@@ -144,7 +147,9 @@ def backward_moments(
         "mlp_backward": within_block(block.mlp_backward * n, *beside_mlp),
         # The gradient of the last matrix in half precision and in full, what led to it being gone.
         "cast_backward": within_block((block.mlp_backward - e * (gone + d)) * n, casts_but_last, (e % 4 + 4) * down),
-        "attention_backward": within_block(block.attention_backward * n, 0, new_later, block.scratch_backward),
+        "attention_backward": within_block(
+            block.attention_backward * n, in_attention, new_later, block.scratch_backward
+        ),
         "embedding_backward": {
             "activations": late_hidden,
             "logits": late_logits,
@@ -162,14 +167,16 @@ def backward_moments(
     # The first matrix, last of a block to have its gradient: beside the input's, and in half precision as it is cast.
     first, qkv = matrices[0], kept.residual + (block.norm + 4 * e * d) * n
     if device_type == "cuda" and eager and tied and shape.bias:
-        # A bias's gradient is summed beside the weight's and the input's of its layer: of up, and of queries to values.
+        # A bias's gradient is summed beside the weight's and the input's of its layer: of down, up, queries to values.
         up = (block.mlp_backward - e * (2 * shape.n_inner - d)) * n
         if e == 2:  # the cast of the gradient that came in is gone
             up -= e * d * n
         if step.checkpointing:  # the block's input is not beside it (seen on an H200)
             up -= kept.residual
-        up_sum, qkv_sum = (gpu.sum_bytes(n, size) for size in (shape.n_inner, 3 * d))
+        down_sum, up_sum, qkv_sum = (gpu.sum_bytes(n, size) for size in (d, shape.n_inner, 3 * d))
         new_down = (e if added else e + 4) * down
+        if not step.checkpointing:  # else what the matrix read is gone
+            moments["mlp_backward"]["workspace"] += down_sum
         moments["up_backward"] = within_block(up, casts_but_last, new_down, up_sum)
     else:
         qkv_sum = 0
@@ -180,6 +187,8 @@ def backward_moments(
     if device_type in ("cpu", "cuda") and not eager:
         for name, size in held_besides(shape, step, device_type).items():
             moments[name]["activations"] += size
+    if device_type == "cuda" and not (eager or by_blocks(step)) and L > 1 and step.attention_on("cuda", T) != "math":
+        moments["attention_backward"]["activations"] += held_for_the_next_block(shape, step, moments)
     return moments
 
 

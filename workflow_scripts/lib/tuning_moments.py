@@ -9,6 +9,7 @@ allocated in some thirty first steps on H200s (torch 2.11).
 import dataclasses
 
 from workflow_scripts.lib.block_memory import BlockMemory, by_blocks, element_bytes, gelu_gives_way
+from workflow_scripts.lib.compiled_moments import tensor_bytes, waiting_bytes
 from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.operator_work import has_head_loss
 from workflow_scripts.lib.pass_moments import backward_moments, forward_moments
@@ -16,6 +17,7 @@ from workflow_scripts.lib.specs import Mode, ModelShape, StepSpec
 
 # Numbers in a row: to sum up longer ones there is but one variant, until they are too many to be read at once.
 FEW, MANY = 512, 1024
+SHORT = 128  # where what is read is a normalisation's row
 # Rows of which a bias's gradient is summed at once. Where they are a sequence, the gradient that is summed is computed
 # in the same kernel, which has one variant unless the sums are few; seen with so many sequences, not with 256.
 SUMMED_ROWS, SUMMED_SEQUENCES = 128, 64
@@ -29,7 +31,9 @@ def tuning_moment(shape: ModelShape, step: StepSpec, block: BlockMemory, gpu: Gp
     for name, kinds in _first_moments(shape, first, block, gpu, mode).items():
         now = sum(kinds.values())
         if name in changed:
-            copied = changed[name] if changed[name] <= max(most - now, gpu.cache_bytes) else 0
+            # A forward pass copies in any case.
+            fits = name.endswith("forward") or changed[name] <= max(most - now, gpu.cache_bytes)
+            copied = changed[name] if fits else 0
             now += gpu.cache_bytes + copied
             tuned = {**kinds, "workspace": kinds.get("workspace", 0) + gpu.cache_bytes + copied}
             largest = max(largest, tuned, key=lambda one: sum(one.values()))
@@ -42,12 +46,17 @@ def _first_moments(
 ) -> dict[str, dict[str, int]]:
     """The moments of the first passes, in their order: as its kernels find them where that is known."""
     moments = forward_moments(shape, first, block)
+    if _tunes_softmax(shape, first):  # which is the same kernel from the third block on
+        later = max(shape.n_layer - 3, 0)
+        moments["attention_forward"]["activations"] -= later * block.kept * first.batch_size * shape.sequence_length
     if mode == "forward":
         return moments
     moments |= backward_moments(shape, first, block, "cuda", gpu, in_last_block=True)
     # No product ran in autograd's thread yet.
     for name in ("attention_forward", "block_forward", "loss_forward", "loss_backward"):
         moments[name]["workspace"] = -gpu.workspace_bytes
+    if not _is_math(shape, first):  # what fused attention's backward pass has of its own is gone
+        moments["attention_backward"]["activations"] -= 4 * shape.n_embd * first.batch_size * shape.sequence_length
     if not by_blocks(first):
         _follow_the_compilers_order(shape, first, moments)
     return moments
@@ -69,34 +78,30 @@ def _follow_the_compilers_order(shape: ModelShape, first: StepSpec, moments: dic
     if tied and e == 4 and _is_math(shape, first) and not own:  # a tied head's gradient is made later than that
         mlp["activations"] += e * n * d
         mlp["gradients"] -= 4 * V * d
-    if tied and first.batch_size == 1 and not shape.dropout and n * (F + d) < F * d:
-        # With few tokens, gradients of the wider matrices (of one of two at least) and the sum with a tied head's are
-        # made after the embedding's is begun; what they are made of stays until then.
+    if e == 4 and tied and first.batch_size == 1 and not shape.dropout and n * (F + d) < F * d and V < F:
+        # What adds least is made first. With few tokens, that is the embedding's gradient if the table is smaller than
+        # wide matrices; their gradients (of one of two at least) and the sum with a tied head's are made after it, and
+        # what they are made of stays until then.
         embedding["gradients"] -= shape.n_layer * 4 * F * d + 4 * V * d
         embedding["activations"] += shape.n_layer * e * n * (F + d)
     # What a normalisation's gradient was computed of and what dropout left of it wait to be used again, where the
     # graph's peak does not grow by it.
     waiting = [e * n * d] * (2 if shape.dropout else 1 if shape.bias or not tied else 0)
-    names = ("loss_backward", "attention_backward", "embedding_backward")
-    room = max(_without_workspace(moments[name]) for name in names) - _without_workspace(mlp)
-    for size in waiting:
-        if size <= room:
-            mlp["activations"] += size
-            room -= size
-
-
-def _without_workspace(kinds: dict[str, int]) -> int:
-    return sum(size for kind, size in kinds.items() if kind != "workspace")
+    loss, attention, table = (tensor_bytes(moments[f"{name}_backward"]) for name in ("loss", "attention", "embedding"))
+    in_place = 0 if own else e * n * V  # logits get their gradient so, which the compiler did not reckon with
+    mlp["activations"] += waiting_bytes(waiting, max(loss + in_place, attention, table) - tensor_bytes(mlp))
 
 
 def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
     """The moments at which kernels are tuned, with what the largest of these kernels changes in place."""
-    e, n, V = element_bytes(first), first.batch_size * shape.sequence_length, shape.vocab_size
+    e, n = element_bytes(first), first.batch_size * shape.sequence_length
+    d, V = shape.n_embd, shape.vocab_size
     llama, math = shape.architecture == "llama", _is_math(shape, first)
     # The table's gradient, where it is made apart from a tied head's. In half precision its copy is gone when the sum
-    # of both, in float32, takes as much.
+    # of both, in float32, takes as much. Llama's is changed in the normalisation's kernel, which has one variant unless
+    # its rows are short.
     apart = by_blocks(first) or (has_head_loss(shape, first, "cuda") and (llama or e == 4))
-    table = 4 * V * shape.n_embd if apart else 0
+    table = 4 * V * d if apart and (not llama or by_blocks(first) or d <= SHORT) else 0
     changed = {"mlp_backward": 0 if llama else e * shape.n_inner * n, "embedding_backward": table}
     if e == 2:
         changed |= {"cast_backward": 0, "qkv_cast_backward": 0}
@@ -104,8 +109,8 @@ def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
         changed |= {"loss_forward": 0, "loss_backward": e * n * V}
     if math and not has_head_loss(shape, first, "cuda"):
         changed["loss_backward"] = 4 * n * V
-    if math and shape.dropout and shape.sequence_length > MANY and not by_blocks(first):
-        changed["attention_forward"] = 0
+    if _tunes_softmax(shape, first):  # in half precision, in place
+        changed["attention_forward"] = 4 * shape.n_head * shape.sequence_length * n if e == 2 else 0
     if not math or shape.sequence_length <= FEW:
         changed |= dict.fromkeys(("attention_forward", "block_forward", "attention_backward", "again_backward"), 0)
     summed = shape.sequence_length == SUMMED_ROWS and first.batch_size <= SUMMED_SEQUENCES
@@ -114,6 +119,12 @@ def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
         if not math:
             del changed["attention_backward"]
     return changed
+
+
+def _tunes_softmax(shape: ModelShape, first: StepSpec) -> bool:
+    """Whether the softmax of long rows has variants: with dropout, in all blocks but the first."""
+    long = shape.sequence_length > MANY and shape.n_layer > 1
+    return _is_math(shape, first) and shape.dropout > 0 and long and not by_blocks(first)
 
 
 def _is_math(shape: ModelShape, step: StepSpec) -> bool:
