@@ -121,6 +121,17 @@ def test_what_was_not_measured_is_not_drawn(tmp_path):
     assert drawn.throughput_tokens_per_s.notna().all()
 
 
+def test_memory_is_what_each_device_can_tell_of_it(tmp_path):
+    cells = example_tables.cells(n_devices=2)
+    gpu = cells.device == cells.device.unique()[1]
+    cells["peak_allocated_bytes"] = cells.n_params.where(gpu) * 16.0
+    svg, drawn = draw("memory", example_tables.write_study(tmp_path, cells=cells), tmp_path)
+    told = drawn.groupby("device").agg({"quantity": "unique", "peak_bytes": "max"})
+    assert [list(names) for names in told.quantity] == [["peak of the whole process"], ["peak allocated"]]
+    assert list(told.peak_bytes) == [cells[~gpu].peak_process_bytes.max(), cells.peak_allocated_bytes.max()]
+    assert "· peak allocated" in svg
+
+
 @pytest.mark.parametrize("low", [3.2e-4, 3.7e-4, 7e-4, 2e-3])
 @pytest.mark.parametrize("reach", [1.3, 4, 65, 900, 2e4])
 def test_ticks_of_three_panels_do_not_touch(low, reach):

@@ -1,8 +1,8 @@
 """Draws peak memory over batch size, a panel for each device and context length.
 
-Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, sequence_length, model,
-n_layer, n_embd, precision, execution, batch_size, cell, record, barred and one column of bytes, the same quantity for
-every point: peak_allocated_bytes where each drawn cell has it, else peak_process_bytes.
+Inputs: cells.csv, findings.json. Outputs: the figure (SVG) and what it draws (CSV): device, sequence_length, quantity,
+model, n_layer, n_embd, precision, execution, batch_size, cell, record, barred, peak_bytes. `quantity` is what a device
+can tell of its cells: the peak allocated, or the peak of the whole process in the host's memory.
 """
 
 from pathlib import Path
@@ -19,24 +19,32 @@ def main(*, cells: Path, findings: Path, figure: Path, data: Path, spec: dict) -
     """Draws the figure from the measured cells."""
     table = csv_tables.with_columns(csv_tables.read(cells), list(QUANTITIES))
     timed = barred.mark(facets.timed_steps(table), "cell", findings)
-    value = max(QUANTITIES, key=lambda name: int(timed[name].notna().sum()) if len(timed) else 0)
-    rows = timed[timed[value].notna()] if len(timed) else timed
+    peaks = [_with_peak(rows) for _, rows in timed.groupby("device")] if len(timed) else [timed.assign(peak_bytes=[])]
+    rows = pd.concat(peaks, ignore_index=True).dropna(subset="peak_bytes")
     if rows.empty:
         reason = facets.why_none(table) if timed.empty else "no cell has a peak of memory that was measured."
         plotting.save_nothing(figure, reason)
         csv_tables.write(pd.DataFrame(columns=["device", "sequence_length", "model", "batch_size"]), data)
         return
-    name, without = QUANTITIES[value], len(timed) - len(rows)
-    scale, unit = unit_for(rows[value], "bytes")
-    caption = (
-        f"Peak memory over batch size: the {name}, from {quantity(rows[value].min(), 'bytes')} to "
-        f"{quantity(rows[value].max(), 'bytes')}."
-    )
-    if without:
+    said = [
+        f"on {device} the {of.quantity.iloc[0]}, from {quantity(of.peak_bytes.min(), 'bytes')} to "
+        f"{quantity(of.peak_bytes.max(), 'bytes')}"
+        for device, of in rows.groupby("device")
+    ]
+    caption = f"Peak memory over batch size: {'; '.join(said)}."
+    if without := len(timed) - len(rows):
         caption += f" {plural(without, 'cell')} have no such value and are not drawn."
+    scale, unit = unit_for(rows.peak_bytes, "bytes")
     cell_lines.draw(
-        rows, value, None, None, label=f"{name}, {unit}", caption=caption, scale=scale, figure=figure, data=data
-    )
+        rows, "peak_bytes", None, None, label=f"peak memory, {unit}", caption=caption, scale=scale, figure=figure,
+        data=data,
+    )  # fmt: skip
+
+
+def _with_peak(rows: pd.DataFrame) -> pd.DataFrame:
+    """Gives a device's cells the quantity that most of them have, of two as many the peak allocated."""
+    column = max(QUANTITIES, key=lambda name: rows[name].notna().sum())
+    return rows.assign(quantity=QUANTITIES[column], peak_bytes=rows[column])
 
 
 if "snakemake" in globals():

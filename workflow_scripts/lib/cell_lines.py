@@ -8,7 +8,7 @@ import pandas as pd
 from workflow_scripts.lib import barred, csv_tables, facets, plotting
 
 _KEYS = ["device", "sequence_length"]
-_IDENTITY = [*_KEYS, "model", "n_layer", "n_embd", "precision", "execution", "batch_size", "cell", "record", "barred"]
+_IDENTITY = ["model", "n_layer", "n_embd", "precision", "execution", "batch_size", "cell", "record", "barred"]
 _DASHES = ("-", (0, (4, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)))
 
 
@@ -19,7 +19,7 @@ def draw(
     """Draws `value` (with its interval, if `low` and `high` name columns) over batch size and writes what it drew.
 
     Args:
-        rows: measured cells (`facets.timed_steps`) with `barred`, not empty.
+        rows: measured cells (`facets.timed_steps`) with `barred`, not empty; `quantity` names what a device tells.
         value: column to draw.
         low: column with the lower end of its interval, or None.
         high: column with the upper end.
@@ -29,7 +29,8 @@ def draw(
         figure: SVG to write.
         data: CSV to write.
     """
-    panels = facets.split(rows.assign(variant=facets.variants(rows)), _KEYS)
+    keys = [*_KEYS, "quantity"] if "quantity" in rows else _KEYS
+    panels = facets.split(rows.assign(variant=facets.variants(rows)), keys)
     drawn = panels.drawn
     styles = plotting.series_styles(drawn.model.unique())
     dashes = {variant: _DASHES[i % len(_DASHES)] for i, variant in enumerate(drawn.variant.value_counts().index)}
@@ -54,7 +55,7 @@ def draw(
         plotting.legend(canvas, axes)
         alt = f"Lines of {label} over batch size, one for each of {len(styles)} models, in {len(axes)} panels."
         plotting.save(canvas, figure, caption=caption + barred.told(drawn) + panels.left_out, alt=alt)
-    csv_tables.write(drawn[[*_IDENTITY, value, *[column for column in (low, high) if column]]], data)
+    csv_tables.write(drawn[[*keys, *_IDENTITY, value, *[column for column in (low, high) if column]]], data)
 
 
 def _scale(axis: plotting.Axes, values: pd.Series) -> None:
