@@ -3,7 +3,7 @@
 Letters as in `memory_model`. A GPU's compiler tunes a kernel at its first use: it wipes the cache with a tensor of its
 size, and works on copies of what the kernel changes in place where they fit below the most that was ever allocated.
 Blocks share their kernels, so those of a backward pass are tuned in the last block. All of it was read off what was
-allocated in some thirty first steps on H200s (torch 2.11).
+allocated in some forty first steps on H200s (torch 2.11).
 """
 
 import dataclasses
