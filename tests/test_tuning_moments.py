@@ -208,6 +208,12 @@ def test_plain_attention_is_computed_again_when_the_mlp_is_done_with(architectur
     assert found.peak_bytes == found.moments["again_backward"] == pytest.approx(measured, rel=0.007)
 
 
+def test_gelu_is_tuned_without_a_copy_where_its_gradient_is_not_made_alone():
+    step = ("fp32", "compiled", 4, 1, "auto", True)
+    found = estimated("gpt2", (1, 6, 576, 65, 128, True, 0.1), ADAFACTOR, step)
+    assert 170_085_376 < found.peak_bytes == found.moments["tuning"] < 1.04 * 170_085_376
+
+
 def test_only_what_a_compiler_tunes_has_a_tensor_to_wipe_the_cache():
     of = BLOCKS[0][:-1]
     eager = (*of[:3], ("bf16", "eager", 8, 1, "auto", True))

@@ -114,10 +114,13 @@ def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
     if not math or shape.sequence_length <= FEW:
         changed |= dict.fromkeys(("attention_forward", "block_forward", "attention_backward", "again_backward"), 0)
     summed = shape.sequence_length == SUMMED_ROWS and first.batch_size <= SUMMED_SEQUENCES
-    if shape.bias and not llama and summed and shape.n_inner > FEW and not by_blocks(first):
-        del changed["mlp_backward"]
-        if not math:
-            del changed["attention_backward"]
+    if shape.bias and not llama and summed and shape.n_inner > FEW:
+        if by_blocks(first):  # gelu is tuned, which is computed again for it
+            changed["mlp_backward"] = 0
+        else:
+            del changed["mlp_backward"]
+            if not math:
+                del changed["attention_backward"]
     return changed
 
 
