@@ -140,7 +140,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
         again=again,
         norm_backward=(5 if composite else 2) * residual + read + dropped,
         mlp_backward=mlp_backward,
-        attention_backward=residual + norm + (mask if device_type == "cpu" else 0) + attention_backward,
+        attention_backward=residual + norm + (0 if device_type == "cuda" else mask) + attention_backward,
         attention_mask=attention_mask,
         random_state=CPU_RANDOM_STATE if dropout and device_type == "cpu" else 0,
         scratch_forward=scratch_forward,

@@ -19,7 +19,8 @@ def draw(
     """Draws `value` (with its interval, if `low` and `high` name columns) over batch size and writes what it drew.
 
     Args:
-        rows: measured cells (`facets.timed_steps`) with `barred`, not empty; `quantity` names what a device tells.
+        rows: measured cells (`facets.timed_steps`) with `barred`, not empty; where devices may tell different things,
+            with `quantity`, which names them.
         value: column to draw.
         low: column with the lower end of its interval, or None.
         high: column with the upper end.
@@ -29,9 +30,10 @@ def draw(
         figure: SVG to write.
         data: CSV to write.
     """
-    keys = [*_KEYS, "quantity"] if "quantity" in rows else _KEYS
-    panels = facets.split(rows.assign(variant=facets.variants(rows)), keys)
+    panels = facets.split(rows.assign(variant=facets.variants(rows)), _KEYS)
     drawn = panels.drawn
+    told = ["quantity"] if "quantity" in drawn else []
+    differ = any(drawn[name].nunique() > 1 for name in told)
     styles = plotting.series_styles(drawn.model.unique())
     dashes = {variant: _DASHES[i % len(_DASHES)] for i, variant in enumerate(drawn.variant.value_counts().index)}
     with plotting.style():
@@ -40,7 +42,7 @@ def draw(
         columns = n_contexts if whole else 3
         canvas, axes = plotting.panels(len(panels.frames), columns=columns, share="row" if whole else True)
         for axis, title, frame in zip(axes, panels.titles, panels.frames, strict=True):
-            axis.set_title(title)
+            axis.set_title(f"{title}\n{frame.quantity.iloc[0]}" if differ else title)
             for (model, variant), line in _in_order(frame, list(styles), list(dashes)):
                 name = plotting.short(f"{model} {variant}".strip())
                 x, y = line.batch_size, line[value] / scale
@@ -55,7 +57,8 @@ def draw(
         plotting.legend(canvas, axes)
         alt = f"Lines of {label} over batch size, one for each of {len(styles)} models, in {len(axes)} panels."
         plotting.save(canvas, figure, caption=caption + barred.told(drawn) + panels.left_out, alt=alt)
-    csv_tables.write(drawn[[*keys, *_IDENTITY, value, *[column for column in (low, high) if column]]], data)
+    ends = [column for column in (low, high) if column]
+    csv_tables.write(drawn[[*_KEYS, *told, *_IDENTITY, value, *ends]], data)
 
 
 def _scale(axis: plotting.Axes, values: pd.Series) -> None:

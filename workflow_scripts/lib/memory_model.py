@@ -6,7 +6,8 @@ n tokens of a micro-batch. Nothing here imports torch, so that a workflow can pl
 What is predicted is what live tensors take (allocated), as `memory_probe.probe_allocated` measures it. Left out is, on
 a processor in 16 bits: what oneDNN packs of a product while it computes it, a few MiB at most on few threads; and that
 the compiler may turn several gradients into float32 in one kernel, for which the first of them wait (seen in GPT-2 in
-fp16, with few tokens).
+fp16, with few tokens). Nor is it known in which order a compiler computes each graph: the closed form has the common
+one (another was seen in llama in bf16 with checkpointing, and with few tokens).
 """
 
 import dataclasses

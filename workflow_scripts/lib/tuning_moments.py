@@ -1,9 +1,10 @@
 """What tensors take while a compiler times variants of its kernels, in the first step of a process. Without torch.
 
 Letters as in `memory_model`. A GPU's compiler tunes a kernel at its first use: it wipes the cache with a tensor of its
-size, and works on copies of what the kernel changes in place where they fit below the most that was ever allocated.
-Blocks share their kernels, so those of a backward pass are tuned in the last block. All of it was read off what was
-allocated in some forty first steps on H200s (torch 2.11).
+size, and works on copies of what the kernel changes in place: in a backward pass where they fit below the most that
+was ever allocated, in a forward pass in any case (`optimize_mem` in torch/_inductor). Blocks share their kernels, so
+those of a backward pass are tuned in the last block. All of it was read off what was allocated in first steps on H200s
+(torch 2.11).
 """
 
 import dataclasses
@@ -17,7 +18,7 @@ from workflow_scripts.lib.specs import Mode, ModelShape, StepSpec
 
 # Numbers in a row: to sum up longer ones there is but one variant, until they are too many to be read at once.
 FEW, MANY = 512, 1024
-SHORT = 128  # where what is read is a normalisation's row
+SHORT_ROW = 128  # where what is read is a normalisation's row
 # Rows of which a bias's gradient is summed at once. Where they are a sequence, the gradient that is summed is computed
 # in the same kernel, which has one variant unless the sums are few; seen with so many sequences, not with 256.
 SUMMED_ROWS, SUMMED_SEQUENCES = 128, 64
@@ -31,7 +32,6 @@ def tuning_moment(shape: ModelShape, step: StepSpec, block: BlockMemory, gpu: Gp
     for name, kinds in _first_moments(shape, first, block, gpu, mode).items():
         now = sum(kinds.values())
         if name in changed:
-            # A forward pass copies in any case.
             fits = name.endswith("forward") or changed[name] <= max(most - now, gpu.cache_bytes)
             copied = changed[name] if fits else 0
             now += gpu.cache_bytes + copied
@@ -100,8 +100,8 @@ def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
     # The table's gradient, where it is made apart from a tied head's. In half precision its copy is gone when the sum
     # of both, in float32, takes as much. Llama's is changed in the normalisation's kernel, which has one variant unless
     # its rows are short.
-    apart = by_blocks(first) or (has_head_loss(shape, first, "cuda") and (llama or e == 4))
-    table = 4 * V * d if apart and (not llama or by_blocks(first) or d <= SHORT) else 0
+    apart = by_blocks(first) or (has_head_loss(shape, first, "cuda") and (d <= SHORT_ROW if llama else e == 4))
+    table = 4 * V * d if apart else 0
     changed = {"mlp_backward": 0 if llama else e * shape.n_inner * n, "embedding_backward": table}
     if e == 2:
         changed |= {"cast_backward": 0, "qkv_cast_backward": 0}
