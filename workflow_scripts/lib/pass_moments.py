@@ -97,7 +97,10 @@ def backward_moments(
     # one operation, the last of all, and what it reads stays until then.
     late = tied and not eager and device_type == "cuda" and e == 4 and not (own or by_blocks(step) or slopes_apart)
     late_logits, late_hidden = (e * n * V, e * n * d) if late else (0, 0)
-    new_head = 4 * V * d if (tied or not block_added) and not late else 0  # a tied head's waits for the embedding's
+    # A tied head's waits for the embedding's, compiled in one graph as the product gives it.
+    new_head = (4 if eager or not tied or by_blocks(step) else e) * V * d
+    if late or (block_added and not tied):
+        new_head = 0
     casts_but_last = max(kept.cast_block - e * down, 0)
     # Where there are as many tokens as the model is wide, kernels go over equally many numbers, and for a CPU GPT-2's
     # gradients in 16 bits all become float32 in one of them, the last (torch 2.13). Each is as large as its copy was.
