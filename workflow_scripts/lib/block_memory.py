@@ -19,7 +19,7 @@ class BlockMemory:
     embedding: int  # kept before the first block
     forward: int
     attention_forward: int
-    again: int  # where plain attention is computed again in a compiled backward pass
+    again: int  # where plain attention is computed again in a compiled backward pass, but for CUDA
     norm_backward: int
     mlp_backward: int
     attention_backward: int
@@ -46,8 +46,7 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
     norm = wide + (4 if llama else 8) + (residual if composite else 0)  # output, and 1 / std or mean and 1 / std
     # Eagerly dropout keeps its factors on the CPU, elsewhere one byte for each.
     factors = device_type == "cpu" and not compiled
-    drawn_again = by_blocks(step) and device_type == "cuda"  # dropout's factors, by each kernel that needs them
-    mask_element = 0 if not dropout or drawn_again else e if factors else 1
+    mask_element = 0 if not dropout else e if factors else 1
     hidden = (4 - compiled if llama else 2) * e * shape.n_inner  # gate, up, silu (eagerly), product; up, gelu
     rotated = 2 * wide if llama else 0
     # Of gate and up, or of up.
@@ -83,13 +82,10 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
             # The softmax and its gradient, or in 16 bits that gradient and the softmax once more, turned.
             attention_backward = (5 if e == 4 else 4) * wide + whole + 2 * scores + mask_scores
             again = beside + 2 * scores
-            if device_type == "cuda" and not dropout:
-                again += 2 * wide  # the MLP is done with by then (snapshots of three steps on H200s)
-            else:
-                # What the second matrix reads has its gradient already; a CPU's dropout has factors as wide as scores.
-                again += e * shape.n_inner
-                again += scores + (scores if device_type == "cpu" else mask_scores) if dropout else 0
-                again += (8 * d if dropout or e == 2 else 0) + (4 * d if dropout and e == 2 else 0)  # in float32
+            # What the second matrix reads has its gradient already; a CPU's dropout has factors as wide as scores.
+            again += e * shape.n_inner
+            again += scores + (scores if device_type == "cpu" else mask_scores) if dropout else 0
+            again += (8 * d if dropout or e == 2 else 0) + (4 * d if dropout and e == 2 else 0)  # in float32
         else:
             bias = 4 * shape.sequence_length // sequences  # the mask, (T, T)
             # Queries, keys and values are float32.
@@ -122,12 +118,8 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
     mlp_backward = kept + hidden_gradient + (wide if e == 2 and not (llama or compiled) else 0)
     if llama and factors and e == 4:  # those of dropout on the block's output are gone
         mlp_backward -= mask
-    if dropout and device_type == "cuda" and e == 4 and (by_blocks(step) if llama else not compiled):
+    if dropout and device_type == "cuda" and e == 4 and not (llama or compiled):
         mlp_backward += wide - d  # what dropout leaves of the gradient comes, and its mask goes
-    if by_blocks(step) and device_type == "cuda":  # not the stream is computed again, but what is added to it
-        mlp_backward -= residual - wide
-        if step.precision == "fp16":  # the gradient that comes in is cast
-            mlp_backward += wide
     if step.checkpointing:
         # Where nothing is kept, the compiler has gelu take the place of what it reads.
         mlp_forward = 2 * residual + norm + (e * shape.n_inner if by_blocks(step) and not llama else hidden)

@@ -17,6 +17,7 @@ def held_besides(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     """Gives the bytes of each moment that has any, by the names of `pass_moments.backward_moments`."""
     e, d, F, T = element_bytes(step), shape.n_embd, shape.n_inner, shape.sequence_length
     n, tied = step.batch_size // step.accumulation * T, shape.architecture == "gpt2"
+    math = step.attention_on(device_type, T) == "math"
     # The gradient of what the embedding put out, and dropout's mask.
     embedding = residual_bytes(step) * n * d + (n * d if shape.dropout else 0)
     # With it what the embedding put out, and a tensor that waits to be used again.
@@ -28,14 +29,20 @@ def held_besides(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     if by_blocks(step):
         added = 4 * T * d if tied and step.accumulation > 1 else 0  # the positions' gradient, before it is added
         found["embedding_backward"] = embedding + added
-        if e == 4 and 2 * n * (d + F) < 5 * d * F:
+        if e == 4 and not math and 2 * n * (d + F) < 5 * d * F:
             # Tokens are few beside the width: gradients of matrices come late, and what they are made of stays.
             found["mlp_backward"] = found["attention_backward"] = 2 * e * n * d if tied else e * n * F
         return found
+    if math and not tied and e == 4 and not shape.dropout and shape.n_layer == 1:
+        # Both normalisations' sums read the block's input and are one kernel, the last: what the second's is made of
+        # stays; and the table that the embedding's gradient begins with is there.
+        found["attention_backward"] = 2 * e * n * d + 4 * shape.vocab_size * d
     if not tied or (e == 4 and not shape.bias):  # else a tied head's gradient is added, or biases' are summed, then
         found["embedding_backward"] = whole
-    if e == 4 and not shape.dropout and n * d >= SUMMED_TOGETHER and n >= max(ROWS_TOGETHER, 2 * d):
-        part, biased = n // ROWS_OF_A_PART * 4 * d, tied and shape.bias
+    biased = tied and shape.bias
+    in_parts = e == 4 or (step.precision == "bf16" and not biased)  # seen with these
+    if in_parts and not shape.dropout and n * d >= SUMMED_TOGETHER and n >= max(ROWS_TOGETHER, 2 * d):
+        part = n // ROWS_OF_A_PART * 4 * d
         found["norm_backward"] = (4 if biased else 3) * part  # of weight and bias, and twice as much to add them up
         if biased:
             found["mlp_backward"] = 2 * part + e * n * d  # what the normalisation's gradient is made of, as well

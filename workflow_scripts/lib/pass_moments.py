@@ -11,6 +11,7 @@ from workflow_scripts.lib.compiled_moments import held_besides, held_for_the_nex
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
 from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.operator_work import has_head_loss
+from workflow_scripts.lib.recomputed_block import Held, recomputed_moments
 from workflow_scripts.lib.specs import DeviceType, ModelShape, StepSpec
 
 
@@ -83,6 +84,7 @@ def backward_moments(
     kept, n = _kept(shape, step, block), _micro_tokens(shape, step)
     e, d, L, V, T = element_bytes(step), shape.n_embd, shape.n_layer, shape.vocab_size, shape.sequence_length
     eager, tied = step.execution == "eager", shape.architecture == "gpt2"
+    for_cuda = device_type == "cuda" and not eager
     own = has_head_loss(shape, step, device_type)
     slopes_apart = not eager and step.attention_on(device_type, T) == "math" and not own
     # Eagerly a gradient is added to earlier micro-batches' at once; a compiled graph gives all of its own at its end.
@@ -95,10 +97,10 @@ def backward_moments(
     new_later = 0 if added else new_block - 4 * (matrices[0] + (5 * d if tied and shape.bias else d))
     # Compiled for CUDA in full precision, the product for a tied head's gradient and the sum with the embedding's are
     # one operation, the last of all, and what it reads stays until then.
-    late = tied and not eager and device_type == "cuda" and e == 4 and not (own or by_blocks(step) or slopes_apart)
+    late = tied and for_cuda and e == 4 and not (own or by_blocks(step) or slopes_apart)
     late_logits, late_hidden = (e * n * V, e * n * d) if late else (0, 0)
-    # A tied head's waits for the embedding's, compiled in one graph as the product gives it.
-    new_head = (4 if eager or not tied or by_blocks(step) else e) * V * d
+    # A tied head's waits for the embedding's: compiled for CUDA in one graph as the product gives it.
+    new_head = (e if tied and for_cuda and not by_blocks(step) else 4) * V * d
     if late or (block_added and not tied):
         new_head = 0
     casts_but_last = max(kept.cast_block - e * down, 0)
@@ -107,10 +109,8 @@ def backward_moments(
     waiting = kept.kept_cast if tied and not eager and device_type == "cpu" and n == d else 0
     # Computed again, the last matrix's copy is gone and its gradient not there when its input has one, unless a CPU's
     # compiler draws dropout's factors first.
-    down_beside = not by_blocks(step) or (device_type != "cuda" and shape.dropout > 0)
-    # But llama's gradient is there, in float32, on CUDA, where it is cast or dropout's factors are drawn again.
-    down_gradient = 4 * down if (e == 2 or shape.dropout) and not tied and device_type == "cuda" else 0
-    beside_mlp = (kept.cast_block, e * down) if down_beside else (casts_but_last, down_gradient)
+    down_beside = not by_blocks(step) or shape.dropout > 0
+    beside_mlp = (kept.cast_block, e * down) if down_beside else (casts_but_last, 0)
     gone = 0 if device_type == "cuda" and gelu_gives_way(shape, step, device_type) else shape.n_inner
     # Of queries, keys and values in half precision, until the block's last product; compiled llama's output matrix has
     # its gradient so, too.
@@ -139,7 +139,8 @@ def backward_moments(
             **all_kept,
             "logits": e * n * V,
             "gradients": 0 if own and e == 2 else e * V * d,
-            "workspace": 0 if own and e == 4 else e * n * d,
+            # Compiled for CUDA in half precision, what the head read is gone when that gets its gradient.
+            "workspace": 0 if own == (e == 4) and for_cuda else e * n * d,
         },
         "norm_backward": {
             "activations": kept.activations + (block.norm_backward - block.norm) * n + late_hidden,
@@ -166,7 +167,9 @@ def backward_moments(
             "activations": kept.activations, "casts": L * kept.kept_cast, "gradients": (e + 4) * V * d,
         }  # fmt: skip
     if by_blocks(step):
-        moments["again_backward"] = within_block(block.again * n, kept.cast_block, 0)
+        again = {"again_backward": Held(per_token=block.again, casts=kept.cast_block)}
+        for name, held in (recomputed_moments(shape, step) if for_cuda else again).items():
+            moments[name] = within_block(held.per_token * n, held.casts, held.gradients)
     # The first matrix, last of a block to have its gradient: beside the input's, and in half precision as it is cast.
     first, qkv = matrices[0], kept.residual + (block.norm + 4 * e * d) * n
     if device_type == "cuda" and eager and tied and shape.bias:
@@ -190,7 +193,7 @@ def backward_moments(
     if device_type in ("cpu", "cuda") and not eager:
         for name, size in held_besides(shape, step, device_type).items():
             moments[name]["activations"] += size
-    if device_type == "cuda" and not (eager or by_blocks(step)) and L > 1 and step.attention_on("cuda", T) != "math":
+    if for_cuda and not by_blocks(step) and L > 1 and step.attention_on("cuda", T) != "math":
         moments["attention_backward"]["activations"] += held_for_the_next_block(shape, step, moments)
     return moments
 

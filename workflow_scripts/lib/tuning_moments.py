@@ -59,6 +59,8 @@ def _first_moments(
         moments["attention_backward"]["activations"] -= 4 * shape.n_embd * first.batch_size * shape.sequence_length
     if not by_blocks(first):
         _follow_the_compilers_order(shape, first, moments)
+    elif _drops_again(shape, first):  # gelu is tuned when the cast is done
+        moments["cast_backward"]["gradients"] -= element_bytes(first) % 4 * shape.n_inner * shape.n_embd
     return moments
 
 
@@ -73,6 +75,8 @@ def _follow_the_compilers_order(shape: ModelShape, first: StepSpec, moments: dic
         mlp["activations"] -= n * d
     if e == 2 and not early:  # the matrix's copy is gone
         mlp["casts"] -= e * F * d
+    if tied and e == 2 and V > FEW and not own:  # the last matrix's gradient is there in half precision and in full
+        mlp["gradients"] += (2 if early else 4) * F * d
     if tied and not gelu_gives_way(shape, first, "cuda"):  # where what it reads has its gradient its output is gone
         mlp["activations"] -= e * F * n
     if tied and e == 4 and _is_math(shape, first) and not own:  # a tied head's gradient is made later than that
@@ -105,18 +109,24 @@ def _changed_bytes(shape: ModelShape, first: StepSpec) -> dict[str, int]:
     changed = {"mlp_backward": 0 if llama else e * shape.n_inner * n, "embedding_backward": table}
     if e == 2:
         changed |= {"cast_backward": 0, "qkv_cast_backward": 0}
+    if _drops_again(shape, first):  # what drops the gradient, and then gelu
+        changed |= {"mlp_backward": 0, "cast_backward": changed["mlp_backward"]}
     if V <= FEW:
         changed |= {"loss_forward": 0, "loss_backward": e * n * V}
+    if shape.dropout and d > MANY:  # the last normalisation, with what dropout leaves
+        changed["norm_backward"] = 0
     if math and not has_head_loss(shape, first, "cuda"):
         changed["loss_backward"] = 4 * n * V
     if _tunes_softmax(shape, first):  # in half precision, in place
         changed["attention_forward"] = 4 * shape.n_head * shape.sequence_length * n if e == 2 else 0
     if not math or shape.sequence_length <= FEW:
-        changed |= dict.fromkeys(("attention_forward", "block_forward", "attention_backward", "again_backward"), 0)
+        changed |= dict.fromkeys(("attention_forward", "block_forward", "again_backward"), 0)
+    if not math or shape.sequence_length <= SHORT_ROW:
+        changed["attention_backward"] = 0
     summed = shape.sequence_length == SUMMED_ROWS and first.batch_size <= SUMMED_SEQUENCES
     if shape.bias and not llama and summed and shape.n_inner > FEW:
         if by_blocks(first):  # gelu is tuned, which is computed again for it
-            changed["mlp_backward"] = 0
+            changed |= dict.fromkeys(changed.keys() & {"mlp_backward", "cast_backward"}, 0)
         else:
             del changed["mlp_backward"]
             if not math:
@@ -128,6 +138,11 @@ def _tunes_softmax(shape: ModelShape, first: StepSpec) -> bool:
     """Whether the softmax of long rows has variants: with dropout, in all blocks but the first."""
     long = shape.sequence_length > MANY and shape.n_layer > 1
     return _is_math(shape, first) and shape.dropout > 0 and long and not by_blocks(first)
+
+
+def _drops_again(shape: ModelShape, step: StepSpec) -> bool:
+    """Whether GPT-2's blocks drop out again what they dropped, in a backward pass of their own."""
+    return by_blocks(step) and shape.dropout > 0 and shape.architecture == "gpt2"
 
 
 def _is_math(shape: ModelShape, step: StepSpec) -> bool:
