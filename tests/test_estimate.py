@@ -11,8 +11,11 @@ from tests import example_recording, example_tables
 from tests.tiny_run import CPU
 from workflow_scripts import estimate
 from workflow_scripts.lib import known_devices
+from workflow_scripts.lib.cuda_allocator import MIB
 from workflow_scripts.lib.forecast import Forecast
+from workflow_scripts.lib.gpu import UNKNOWN, Gpu
 from workflow_scripts.lib.known_shapes import KNOWN_SHAPES
+from workflow_scripts.lib.memory_model import estimate_memory
 from workflow_scripts.lib.specs import to_json
 from workflow_scripts.lib.study import complete_shape
 
@@ -90,12 +93,16 @@ def test_a_question_with_a_fault_is_refused_in_one_line(capsys, options, words):
 def test_people_read_the_same_numbers(capsys):
     assert estimate.main(["--model", "gpt2-124m", "--precision", "bf16"]) == 0
     said = capsys.readouterr().out
-    for words in ("124,439,808", "854\N{NO-BREAK SPACE}MFLOPs", "peak allocated memory", "on cuda", "logits", "bf16"):
+    for words in ("124,439,808", "854\N{NO-BREAK SPACE}MFLOPs", "peak allocated memory", "logits", "bf16"):
         assert words in said
 
 
 class Fitted:
     """A study in which one device has a cost model and the other has none."""
+
+    def memory(self, device, shape, step, optimizer):
+        gpu = Gpu(name="NVIDIA H200", compute_capability="9.0") if device == "gpu" else UNKNOWN
+        return estimate_memory(shape, step, optimizer, "cuda" if device == "gpu" else "cpu", gpu=gpu)
 
     def forecast(self, device, shape, step, optimizer):
         if device == "gpu":
@@ -113,6 +120,8 @@ def test_a_study_says_what_its_devices_would_take_or_that_it_does_not_know(capsy
     assert (cpu["bound"], cpu["fits"], cpu["not_predicted"]) == ("bandwidth", False, None)
     assert (gpu["step_time_s"], gpu["fits"]) == (None, True)
     assert "fp32 eager" in gpu["not_predicted"]
+    memory, any_memory = gpu["memory"], ask(capsys, "--model", "gpt2-124m")["memory"]["cuda"]
+    assert memory["peak_bytes"] - any_memory["peak_bytes"] > 40 * MIB  # workspaces of a Hopper
     assert estimate.main(["--model", "gpt2-124m", "--study", "mine"]) == 0
     said = capsys.readouterr().out.replace("\N{NO-BREAK SPACE}", " ")
     assert "20.0 ms a step (18.0–23.0 ms), 410k tokens/s, bound by bandwidth" in said
@@ -162,7 +171,8 @@ def test_without_a_study_the_default_one_answers_or_it_is_said_that_nothing_is_k
     assert estimate.main(["--model", "gpt2-124m", "--execution", "graphed"]) == 0
     said = capsys.readouterr().out
     assert "step time               nothing is known of a device" in said
-    assert "on cpu" not in said  # no graph is captured there
+    assert "on any cuda" in said
+    assert "on any cpu" not in said  # no graph is captured there
     monkeypatch.setattr(known_devices, "read_forecaster", lambda cost_model, devices: Fitted())
     example_tables.write_study(tmp_path / "results" / "laptop", n_devices=2)
     assert [one["bound"] for one in ask(capsys, "--model", "gpt2-124m")["devices"]] == ["bandwidth", None]

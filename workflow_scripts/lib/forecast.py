@@ -10,7 +10,7 @@ from typing import Any
 
 from workflow_scripts.lib.cost_model import TimeModel, read_models
 from workflow_scripts.lib.gpu import UNKNOWN, Gpu
-from workflow_scripts.lib.memory_model import estimate_memory
+from workflow_scripts.lib.memory_model import MemoryEstimate, estimate_memory
 from workflow_scripts.lib.specs import DeviceType, ModelShape, OptimizerSpec, StepSpec
 
 
@@ -54,12 +54,14 @@ class Forecaster:
         """Whether the time of such a step can be predicted on a device."""
         return _group(step) in self.costs.get(device, {})
 
+    def memory(self, device: str, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> MemoryEstimate:
+        """Predicts what one step takes of one device's memory."""
+        gpu, threads = self.gpus.get(device, UNKNOWN), self.threads.get(device, 1)
+        return estimate_memory(shape, step, optimizer, self.types[device], gpu=gpu, threads=threads)
+
     def forecast(self, device: str, shape: ModelShape, step: StepSpec, optimizer: OptimizerSpec) -> Forecast:
         """Predicts one step on one device."""
-        peak_bytes = estimate_memory(
-            shape, step, optimizer, self.types[device],
-            gpu=self.gpus.get(device, UNKNOWN), threads=self.threads.get(device, 1),
-        ).peak_bytes  # fmt: skip
+        peak_bytes = self.memory(device, shape, step, optimizer).peak_bytes
         if not self.knows(device, step):
             return Forecast(step_time_s=None, peak_bytes=peak_bytes)
         expected = self.costs[device][_group(step)].predict(shape, step, optimizer)

@@ -5,6 +5,7 @@ Nothing here imports torch, and what a study knows is read only where a study is
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -104,6 +105,7 @@ def _on_devices(study: str, root: Path, shape: ModelShape, step: StepSpec, optim
             "step_time_s": time_s, "step_time_low_s": expected.low_s, "step_time_high_s": expected.high_s,
             "bound": expected.bound, "not_predicted": None if time_s else reason,
             "throughput_tokens_per_s": step.batch_size * shape.sequence_length / time_s if time_s else None,
+            "memory": _memory(forecaster.memory(device["device"], shape, step, optimizer)),
             "peak_bytes": expected.peak_bytes, "memory_bytes": memory_bytes,
             "fits": expected.peak_bytes <= memory_bytes if memory_bytes else None,
         })  # fmt: skip
@@ -130,25 +132,40 @@ def as_text(told: dict[str, Any]) -> str:
         f"({quantity(flops['forward'], 'FLOPs')} forward)",
         f"{'FLOPs per step':<24}{quantity(told['flops_per_step'], 'FLOPs')}",
         "",
-        *_memory_lines(told["memory"]),
+        *_memory_lines(_memory_by_place(told)),
     ]
     lines.append("")
     lines += [_device_line(device) for device in told["devices"]] or [f"{'step time':<24}{told['step_time_unknown']}"]
     return "\n".join(line.rstrip() for line in lines)
 
 
+def _memory_by_place(told: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The memory on each known device, and on a device of each type of which none is known."""
+    types, devices = told["memory"], told["devices"]
+    known = {device["type"] for device in devices}
+    # Where a CPU is not asked, the step is CUDA's own.
+    places = {one["device"]: one["memory"] for one in devices if one["type"] == "cuda" or "cpu" in types}
+    return places | {f"any {kind}": estimate for kind, estimate in types.items() if kind not in known}
+
+
 def _memory_lines(memory: dict[str, Any]) -> list[str]:
-    """A column for each type of device, a row for each kind that the peak consists of."""
+    """A column for each place, a row for each kind that the peak consists of."""
     kinds = list(dict.fromkeys(kind for estimate in memory.values() for kind in estimate["at_peak_bytes"]))
     kinds.sort(key=lambda kind: -max(estimate["at_peak_bytes"].get(kind, 0) for estimate in memory.values()))
 
-    def row(title: str, values: list[int]) -> str:
-        return f"{title:<24}" + "".join(f"{quantity(value, 'bytes') if value else '–':<14}" for value in values)
+    width = max(14, *(len(f"on {place}  ") for place in memory))
 
-    head = f"{'peak allocated memory':<24}" + "".join(f"{'on ' + kind:<14}" for kind in memory)
-    rows = [row(f"  {kind}", [each["at_peak_bytes"].get(kind, 0) for each in memory.values()]) for kind in kinds]
-    total = row("  in all", [each["peak_bytes"] for each in memory.values()])
-    return [head, *rows, total, "  (on cuda: before Hopper, whose products keep some 50 MiB more)"]
+    def row(title: str, cells: Iterable[str]) -> str:
+        return f"{title:<24}" + "".join(f"{cell:<{width}}" for cell in cells)
+
+    def sizes(values: Iterable[int]) -> Iterable[str]:
+        return (quantity(value, "bytes") if value else "–" for value in values)
+
+    head = row("peak allocated memory", (f"on {place}" for place in memory))
+    rows = [row(f"  {kind}", sizes(each["at_peak_bytes"].get(kind, 0) for each in memory.values())) for kind in kinds]
+    total = row("  in all", sizes(each["peak_bytes"] for each in memory.values()))
+    older = "  (any cuda: before Hopper, whose products keep some 50 MiB more, and without what compiling takes)"
+    return [head, *rows, total, *([older] if "any cuda" in memory else [])]
 
 
 def _device_line(device: dict[str, Any]) -> str:
