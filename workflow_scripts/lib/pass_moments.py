@@ -7,7 +7,7 @@ their gradients appear.
 import dataclasses
 
 from workflow_scripts.lib.block_memory import BlockMemory, by_blocks, element_bytes, gelu_gives_way, residual_bytes
-from workflow_scripts.lib.compiled_moments import held_besides, held_for_the_next_block
+from workflow_scripts.lib.compiled_moments import converted_late, held_besides, held_for_the_next_block
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
 from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.operator_work import has_head_loss
@@ -193,6 +193,9 @@ def backward_moments(
     if device_type in ("cpu", "cuda") and not eager:
         for name, size in held_besides(shape, step, device_type).items():
             moments[name]["activations"] += size
+    if device_type == "cpu" and not eager and not by_blocks(step) and e == 2:
+        late = converted_late(shape, moments)
+        moments["embedding_backward"]["casts"] = max(moments["embedding_backward"]["casts"], late)
     if for_cuda and not by_blocks(step) and L > 1 and step.attention_on("cuda", T) != "math":
         moments["attention_backward"]["activations"] += held_for_the_next_block(shape, step, moments)
     return moments
