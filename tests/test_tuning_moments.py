@@ -17,7 +17,7 @@ from workflow_scripts.lib.memory_model import MemoryEstimate, estimate_memory
 from workflow_scripts.lib.specs import StepSpec
 
 
-def estimated(architecture, sizes, optimizer, step, gpu=H200, mode="step") -> MemoryEstimate:
+def estimated(architecture, sizes, optimizer, step, gpu=H200, mode="step", on="cuda") -> MemoryEstimate:
     n_layer, n_head, n_embd, vocab_size, length, bias, dropout = sizes
     of = shape(
         architecture, n_layer, n_head, n_embd, n_inner=default_inner(architecture, n_embd), vocab_size=vocab_size,
@@ -30,8 +30,8 @@ def estimated(architecture, sizes, optimizer, step, gpu=H200, mode="step") -> Me
     )  # fmt: skip
     name, momentum = optimizer
     chosen = dataclasses.replace(ADAMW, name=name, momentum=momentum)
-    data = data_bytes(batch_size)
-    return estimate_memory(of, asked, chosen, "cuda", resident_bytes=data, mode=mode, gpu=gpu)
+    data = data_bytes(batch_size) if on == "cuda" else 0
+    return estimate_memory(of, asked, chosen, on, resident_bytes=data, mode=mode, gpu=gpu)
 
 
 ADAFACTOR, ADAM, MUON, PLAIN, SGD = ("adafactor", 0.0), ("adamw", 0.0), ("muon", 0.95), ("sgd", 0.0), ("sgd", 0.9)

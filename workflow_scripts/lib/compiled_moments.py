@@ -71,18 +71,26 @@ def held_for_the_next_block(shape: ModelShape, step: StepSpec, moments: dict[str
     return waiting_bytes(sizes, peak - tensor_bytes(moments["attention_backward"]) + 4 * shape.n_embd * n)
 
 
-def converted_late(shape: ModelShape, moments: dict[str, dict[str, int]]) -> int:
+def converted_late(shape: ModelShape, n_tokens: int, moments: dict[str, dict[str, int]]) -> int:
     """Gives the bytes of gradients in half precision that a CPU's graph keeps to its end, to be made float32 there.
 
-    The compiler takes the order that it reckons to have the lowest peak. In one of them what takes least comes first:
-    the largest matrices are converted last, one beside all gradients in float32, unless the embedding's table is
-    larger. But conversions that follow one another are one function: all are there that it reads.
+    Conversions that follow one another are one function, before which all is there that it reads. GPT-2's are all in
+    one where there are as many tokens as the model is wide, as kernels then go over equally many numbers. Else the
+    compiler takes, of several orders, the one that it reckons to have the lowest peak. In one of them what takes least
+    comes first, so that the largest matrices are converted last, one beside all gradients in float32, unless the
+    embedding's table is larger.
 
-    Source: torch/_inductor/memory.py, `reorder_for_peak_memory`; which order it took was seen in twelve graphs of torch
-    2.13, and in eleven of them this is what follows from it.
+    Source: torch/_inductor/memory.py, `reorder_for_peak_memory` (torch 2.13).
+
+    Args:
+        shape: the model.
+        n_tokens: of one micro-batch.
+        moments: of the backward pass, without what this gives.
     """
     sizes = [rows * columns for rows, columns in block_matrices(shape)]
     largest = max(sizes)
+    if shape.architecture == "gpt2" and n_tokens == shape.n_embd:
+        return 2 * shape.n_layer * sum(sizes)
     reckoned = 4 * count_parameters(shape).total + 2 * largest
     if shape.vocab_size * shape.n_embd > largest or reckoned >= max(map(tensor_bytes, moments.values())):
         return 0

@@ -104,9 +104,6 @@ def backward_moments(
     if late or (block_added and not tied):
         new_head = 0
     casts_but_last = max(kept.cast_block - e * down, 0)
-    # Where there are as many tokens as the model is wide, kernels go over equally many numbers, and for a CPU GPT-2's
-    # gradients in 16 bits all become float32 in one of them, the last (torch 2.13). Each is as large as its copy was.
-    waiting = kept.kept_cast if tied and not eager and device_type == "cpu" and n == d else 0
     # Computed again, the last matrix's copy is gone and its gradient not there when its input has one, unless a CPU's
     # compiler draws dropout's factors first.
     down_beside = not by_blocks(step) or shape.dropout > 0
@@ -157,7 +154,6 @@ def backward_moments(
         "embedding_backward": {
             "activations": late_hidden,
             "logits": late_logits,
-            "casts": L * waiting,
             "gradients": (0 if block_added else 4 * (count_parameters(shape).total - V * d))
             + (4 + _head_gradient_bytes(step) if tied else 4) * V * d,
         },
@@ -194,8 +190,7 @@ def backward_moments(
         for name, size in held_besides(shape, step, device_type).items():
             moments[name]["activations"] += size
     if device_type == "cpu" and not eager and not by_blocks(step) and e == 2:
-        late = converted_late(shape, moments)
-        moments["embedding_backward"]["casts"] = max(moments["embedding_backward"]["casts"], late)
+        moments["embedding_backward"]["casts"] = converted_late(shape, n, moments)
     if for_cuda and not by_blocks(step) and L > 1 and step.attention_on("cuda", T) != "math":
         moments["attention_backward"]["activations"] += held_for_the_next_block(shape, step, moments)
     return moments

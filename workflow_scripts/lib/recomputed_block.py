@@ -2,7 +2,7 @@
 
 Letters as in `memory_model`; S is the size of all scores in float32. The graph computes the block from its input and
 goes back through it at once, so its largest moment is in its MLP, or at the scores of plain attention. All of it was
-read off the code that was generated for 60 such blocks, and off what they allocated, on H200s (torch 2.11).
+read off the code that was generated for such blocks, and off what they allocated, on H200s (torch 2.11).
 """
 
 import dataclasses

@@ -97,6 +97,7 @@ def _on_devices(study: str, root: Path, shape: ModelShape, step: StepSpec, optim
     told = []
     for device in devices:
         expected = forecaster.forecast(device["device"], shape, step, optimizer)
+        memory = _memory(forecaster.memory(device["device"], shape, step, optimizer))
         memory_bytes = int(float(device["memory_bytes"])) if device.get("memory_bytes") else None
         time_s = expected.step_time_s
         reason = f"no cost model of {step.precision} {step.execution} steps was fitted on {device['device']}"
@@ -105,9 +106,8 @@ def _on_devices(study: str, root: Path, shape: ModelShape, step: StepSpec, optim
             "step_time_s": time_s, "step_time_low_s": expected.low_s, "step_time_high_s": expected.high_s,
             "bound": expected.bound, "not_predicted": None if time_s else reason,
             "throughput_tokens_per_s": step.batch_size * shape.sequence_length / time_s if time_s else None,
-            "memory": _memory(forecaster.memory(device["device"], shape, step, optimizer)),
-            "peak_bytes": expected.peak_bytes, "memory_bytes": memory_bytes,
-            "fits": expected.peak_bytes <= memory_bytes if memory_bytes else None,
+            "memory": memory, "memory_bytes": memory_bytes,
+            "fits": memory["peak_bytes"] <= memory_bytes if memory_bytes else None,
         })  # fmt: skip
     return told
 
@@ -181,5 +181,5 @@ def _device_line(device: dict[str, Any]) -> str:
     if device["bound"]:
         told += f", bound by {device['bound']}"
     if device["fits"] is False:
-        told += f"; does not fit: {percent(device['peak_bytes'] / device['memory_bytes'])} of its memory"
+        told += f"; does not fit: {percent(device['memory']['peak_bytes'] / device['memory_bytes'])} of its memory"
     return f"{title:<24}{told}"
