@@ -16,6 +16,7 @@ class BlockMemory:
 
     kept: int
     norm: int  # of it, by one normalisation
+    first_half: int  # of it, up to what attention puts out
     embedding: int  # kept before the first block
     forward: int
     attention_forward: int
@@ -68,17 +69,24 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
             attention = 4 * wide + whole + scores * (2 if dropout and e == 4 else 1) + mask_scores
             if by_blocks(step) and dropout and e == 4:  # dropout's factors are as wide as the scores here
                 attention += scores - mask_scores
+            on_cpu = device_type == "cpu" and not by_blocks(step)
+            if on_cpu and dropout and e == 2:  # what the softmax is computed again from: maxima and sums
+                attention += 8 * shape.n_head
             if device_type == "cuda" and not by_blocks(step) and (dropout or e == 2):  # a byte or a float each
                 attention_mask = shape.sequence_length**2 * (4 if dropout and e == 4 else 1)
+            elif on_cpu and e == 2 and sequences > 1:  # for one sequence it is made again
+                attention_mask = shape.sequence_length**2
             # q, k, v twice, or in 16 bits v a second time in float32.
             copies = (6 if e == 4 else 5) * wide
             beside = residual + norm + copies
             # The scores and their softmax, in float32 one in place of the other where neither is kept; what dropout
-            # leaves is kept as well, but in 16 bits. There, on a CPU, its tensor stays for the next block's scores, so
-            # that the last block has one more (torch 2.13).
-            handed_on = device_type == "cpu" and dropout and shape.n_layer > 1 and not by_blocks(step)
-            n_scores = 2 + handed_on if e == 2 else 1 if by_blocks(step) else 3 if dropout else 2
+            # leaves is kept as well, but in 16 bits. There on a CPU, and in float32, its tensor stays for the next
+            # block's scores, so that the last block has one more (torch 2.13).
+            handed_on = dropout and shape.n_layer > 1 and (e == 4 or on_cpu)
+            n_scores = 1 if by_blocks(step) and e == 4 else 2 + handed_on
             attention_forward = beside + scores * n_scores + mask_scores
+            if on_cpu and step.precision == "fp16":  # the residual stream's float32, of the block before
+                attention_forward += residual
             # The softmax and its gradient, or in 16 bits that gradient and the softmax once more, turned.
             attention_backward = (5 if e == 4 else 4) * wide + whole + 2 * scores + mask_scores
             again = beside + 2 * scores
@@ -107,12 +115,12 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
             attention_backward += 4 * shape.n_head + 4 * d
         if device_type == "cpu":
             scratch_forward, scratch_backward = (threads * size for size in _scratch_bytes(shape, e))
-    # Compiled for a CPU in float32, what the head read stays, too, but where plain attention is asked for (torch 2.13).
-    read = norm if compiled and device_type == "cpu" and e == 4 and asked != "math" else 0
-    # In one graph on CUDA, what the last block's dropout leaves of the gradient comes with the gradient.
-    dropped = wide if dropout and compiled and device_type == "cuda" and not by_blocks(step) else 0
+    # In one graph, what the last block's dropout leaves of the gradient comes with the gradient, on a CPU in float32.
+    with_gradient = device_type == "cuda" or (device_type == "cpu" and e == 4)
+    dropped = wide if dropout and compiled and with_gradient and not by_blocks(step) else 0
     mask = mask_element * d
-    kept = 2 * (residual + norm + mask) + attention + hidden
+    first_half = residual + norm + mask + attention
+    kept = first_half + residual + norm + mask + hidden
     mlp_forward = kept
     # In half precision the gradient that comes in is cast, too.
     mlp_backward = kept + hidden_gradient + (wide if e == 2 and not (llama or compiled) else 0)
@@ -126,11 +134,12 @@ def block_memory(shape: ModelShape, step: StepSpec, device_type: DeviceType, thr
     return BlockMemory(
         kept=kept,
         norm=norm,
+        first_half=first_half,
         embedding=mask * 4 // e if factors else mask,
         forward=mlp_forward,
         attention_forward=attention_forward,
         again=again,
-        norm_backward=(5 if composite else 2) * residual + read + dropped,
+        norm_backward=(5 if composite else 2) * residual + dropped,
         mlp_backward=mlp_backward,
         attention_backward=residual + norm + (0 if device_type == "cuda" else mask) + attention_backward,
         attention_mask=attention_mask,

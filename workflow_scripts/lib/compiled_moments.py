@@ -4,7 +4,7 @@ Letters as in `memory_model`. Such a graph keeps a tensor that it will use again
 over rows in parts. All of it was read off what was allocated in steps on H200s (torch 2.11) and on CPUs (torch 2.13).
 """
 
-from workflow_scripts.lib.block_memory import by_blocks, element_bytes, residual_bytes
+from workflow_scripts.lib.block_memory import by_blocks, element_bytes, gelu_gives_way, residual_bytes
 from workflow_scripts.lib.counts import block_matrices, count_parameters
 from workflow_scripts.lib.specs import DeviceType, ModelShape, StepSpec
 
@@ -24,8 +24,7 @@ def held_besides(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     # With it what the embedding put out, and a tensor that waits to be used again.
     whole = embedding + residual_bytes(step) * n * d + e * n * d
     if device_type == "cpu":
-        waiting = 3 * e * n * d if tied and shape.bias else 0  # until biases' gradients are summed
-        return {"embedding_backward": whole + waiting} if e == 4 and not by_blocks(step) else {}
+        return {} if by_blocks(step) else _held_on_cpu(shape, step, n, whole)
     found = {}
     if by_blocks(step):
         added = 4 * T * d if tied and step.accumulation > 1 else 0  # the positions' gradient, before it is added
@@ -50,6 +49,20 @@ def held_besides(shape: ModelShape, step: StepSpec, device_type: DeviceType) -> 
     return found
 
 
+def _held_on_cpu(shape: ModelShape, step: StepSpec, n: int, embedding: int) -> dict[str, int]:
+    e, d, gpt2 = element_bytes(step), shape.n_embd, shape.architecture == "gpt2"
+    found = {}
+    if e == 4:
+        waiting = 3 * e * n * d if gpt2 and shape.bias else 0  # until biases' gradients are summed
+        found["embedding_backward"] = embedding + waiting
+    if gpt2 and shape.bias:  # what a matrix read has a gradient before the matrix has, and what came in stays
+        output = shape.n_inner if gelu_gives_way(shape, step, "cpu") else 0
+        found["mlp_backward"] = e * n * (d + output)
+    elif gpt2 and shape.dropout and e == 4:  # what dropout leaves of the gradient comes, and its mask goes
+        found["mlp_backward"] = (e - 1) * n * d
+    return found
+
+
 def held_for_the_next_block(shape: ModelShape, step: StepSpec, moments: dict[str, dict[str, int]]) -> int:
     """Gives the bytes that wait in a block's fused attention on CUDA for the block before, which uses them again.
 
@@ -71,14 +84,33 @@ def held_for_the_next_block(shape: ModelShape, step: StepSpec, moments: dict[str
     return waiting_bytes(sizes, peak - tensor_bytes(moments["attention_backward"]) + 4 * shape.n_embd * n)
 
 
+def held_of_last_block(shape: ModelShape, step: StepSpec, freed: int) -> int:
+    """Gives the bytes by which the block before the last one holds more in its MLP than that, in float32 on a CPU.
+
+    The last block's gradients are there, and tensors of its own that wait to be used again: the gradients of gelu's
+    input, of queries, keys and values in one, of two of these apart, and of the scores. Seen with GPT-2 and dropout.
+
+    Args:
+        shape: the model.
+        step: batch, precision, accumulation.
+        freed: what the last block kept, less its gradients; where that is negative the first block has most.
+    """
+    if shape.architecture != "gpt2" or not shape.dropout or shape.n_layer == 1 or freed < 0:
+        return 0
+    n = step.batch_size // step.accumulation * shape.sequence_length
+    waiting = 4 * n * (shape.n_inner + 5 * shape.n_embd + shape.n_head * shape.sequence_length)
+    return max(waiting - freed, 0)
+
+
 def converted_late(shape: ModelShape, n_tokens: int, moments: dict[str, dict[str, int]]) -> int:
     """Gives the bytes of gradients in half precision that a CPU's graph keeps to its end, to be made float32 there.
 
     Conversions that follow one another are one function, before which all is there that it reads. GPT-2's are all in
     one where there are as many tokens as the model is wide, as kernels then go over equally many numbers. Else the
-    compiler takes, of several orders, the one that it reckons to have the lowest peak. In one of them what takes least
-    comes first, so that the largest matrices are converted last, one beside all gradients in float32, unless the
-    embedding's table is larger.
+    compiler takes, of several orders, the one that it reckons to have the lowest peak. In one of them what adds least
+    comes first: GPT-2's matrices are converted late whose conversion adds more than any product for a gradient, which
+    lets go what it was made of. Llama's are taken in another order, the largest last. The peak is then one conversion
+    of the largest beside all gradients in float32, unless the embedding's table is larger.
 
     Source: torch/_inductor/memory.py, `reorder_for_peak_memory` (torch 2.13).
 
@@ -87,14 +119,18 @@ def converted_late(shape: ModelShape, n_tokens: int, moments: dict[str, dict[str
         n_tokens: of one micro-batch.
         moments: of the backward pass, without what this gives.
     """
-    sizes = [rows * columns for rows, columns in block_matrices(shape)]
+    matrices = block_matrices(shape)
+    sizes = [rows * columns for rows, columns in matrices]
     largest = max(sizes)
     if shape.architecture == "gpt2" and n_tokens == shape.n_embd:
         return 2 * shape.n_layer * sum(sizes)
     reckoned = 4 * count_parameters(shape).total + 2 * largest
     if shape.vocab_size * shape.n_embd > largest or reckoned >= max(map(tensor_bytes, moments.values())):
         return 0
-    return 2 * shape.n_layer * sum(size for size in sizes if size == largest)
+    if shape.architecture == "llama":
+        return 2 * shape.n_layer * largest
+    dearest = max(rows * columns - n_tokens * (rows + columns) for rows, columns in matrices)
+    return 2 * shape.n_layer * sum(size for size in sizes if size > dearest)
 
 
 def waiting_bytes(sizes: list[int], room: int) -> int:

@@ -7,7 +7,12 @@ their gradients appear.
 import dataclasses
 
 from workflow_scripts.lib.block_memory import BlockMemory, by_blocks, element_bytes, gelu_gives_way, residual_bytes
-from workflow_scripts.lib.compiled_moments import converted_late, held_besides, held_for_the_next_block
+from workflow_scripts.lib.compiled_moments import (
+    converted_late,
+    held_besides,
+    held_for_the_next_block,
+    held_of_last_block,
+)
 from workflow_scripts.lib.counts import block_matrices, block_vectors, count_parameters
 from workflow_scripts.lib.gpu import Gpu
 from workflow_scripts.lib.operator_work import has_head_loss
@@ -95,9 +100,9 @@ def backward_moments(
     new_block = 0 if added else 4 * (sum(matrices) + sum(block_vectors(shape)))
     # All but those of the first matrix and the normalisation before it.
     new_later = 0 if added else new_block - 4 * (matrices[0] + (5 * d if tied and shape.bias else d))
-    # Compiled for CUDA in full precision, the product for a tied head's gradient and the sum with the embedding's are
-    # one operation, the last of all, and what it reads stays until then.
-    late = tied and for_cuda and e == 4 and not (own or by_blocks(step) or slopes_apart)
+    # Compiled in full precision, the product for a tied head's gradient and the sum with the embedding's are one
+    # operation, the last of all, and what it reads stays until then.
+    late = tied and not eager and e == 4 and not (own or by_blocks(step) or slopes_apart)
     late_logits, late_hidden = (e * n * V, e * n * d) if late else (0, 0)
     # A tied head's waits for the embedding's: compiled for CUDA in one graph as the product gives it.
     new_head = (e if tied and for_cuda and not by_blocks(step) else 4) * V * d
@@ -135,9 +140,9 @@ def backward_moments(
         "head_backward": {
             **all_kept,
             "logits": e * n * V,
-            "gradients": 0 if own and e == 2 else e * V * d,
-            # Compiled for CUDA in half precision, what the head read is gone when that gets its gradient.
-            "workspace": 0 if own == (e == 4) and for_cuda else e * n * d,
+            "gradients": 0 if late or (own and e == 2) else e * V * d,
+            # Compiled, what the head read is gone when that gets its gradient, if the head's weight has its own.
+            "workspace": e * n * d if eager or (own and e == 2) else 0,
         },
         "norm_backward": {
             "activations": kept.activations + (block.norm_backward - block.norm) * n + late_hidden,
@@ -189,8 +194,14 @@ def backward_moments(
     if device_type in ("cpu", "cuda") and not eager:
         for name, size in held_besides(shape, step, device_type).items():
             moments[name]["activations"] += size
-    if device_type == "cpu" and not eager and not by_blocks(step) and e == 2:
-        moments["embedding_backward"]["casts"] = converted_late(shape, n, moments)
+    if device_type == "cpu" and not eager and not by_blocks(step):
+        if e == 2:
+            moments["up_cast_backward"] = within_block(
+                block.first_half * n, e * (matrices[0] + matrices[1]), 4 * down + (e + 4) * matrices[2]
+            )
+            moments["embedding_backward"]["casts"] = converted_late(shape, n, moments)
+        else:
+            moments["mlp_backward"]["activations"] += held_of_last_block(shape, step, kept.block - new_block)
     if for_cuda and not by_blocks(step) and L > 1 and step.attention_on("cuda", T) != "math":
         moments["attention_backward"]["activations"] += held_for_the_next_block(shape, step, moments)
     return moments
