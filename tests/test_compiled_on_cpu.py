@@ -27,7 +27,7 @@ LATE = [  # gradients that are turned into float32 last
     ("gpt2", (12, 7, 448, 16384, 32, False, 0.0), ADAM, ("bf16", "compiled", 1, 1, "auto", False), 625_607_228),
     ("gpt2", (8, 7, 448, 16384, 64, True, 0.0), ADAM, ("fp16", "compiled", 1, 1, "auto", False), 469_086_440),
 ]  # fmt: skip
-CONVERTED = [  # the gradient of a block's second matrix as the product gives it and in float32
+CONVERTED = [  # the gradient of llama's first matrix of an MLP, as the product gives it and in float32
     ("llama", (8, 15, 360, 256, 32, False, 0.0), ADAM, ("bf16", "compiled", 8, 2, "auto", False), 254_196_124),
 ]  # fmt: skip
 ATTENTION = [  # plain
@@ -53,8 +53,6 @@ MLP = [
     # The last block's tensors wait for the block before.
     ("gpt2", (3, 9, 432, 65, 32, False, 0.1), ADAFACTOR, ("fp32", "compiled", 16, 1, "math", False), 81_470_192),
 ]  # fmt: skip
-
-
 ROUGHER = [
     # One sequence's mask is made again.
     ("gpt2", (2, 7, 168, 256, 512, True, 0.0), ADAM, ("bf16", "compiled", 2, 2, "math", False), 40_955_168),
@@ -68,8 +66,8 @@ ROUGHER = [
 
 @pytest.mark.parametrize(
     ("architecture", "sizes", "optimizer", "step", "measured", "within"),
-    [(*one, 0.0018) for one in [*ATTENTION, *HEAD, *MLP]]
-    + [(*one, 0.0028) for one in [*CONVERTED, *ROUGHER]]
+    [(*one, 0.002) for one in [*CONVERTED, *ATTENTION, *HEAD, *MLP]]
+    + [(*one, 0.0028) for one in ROUGHER]
     + [(*one, 0.0045) for one in LATE],
 )
 def test_the_peak_is_the_compilers(architecture, sizes, optimizer, step, measured, within):

@@ -112,6 +112,9 @@ def converted_late(shape: ModelShape, n_tokens: int, moments: dict[str, dict[str
     lets go what it was made of. Llama's are taken in another order, the largest last. The peak is then one conversion
     of the largest beside all gradients in float32, unless the embedding's table is larger.
 
+    Of 24 graphs whose orders were within 1 % of each other this told 22 right. In the others, GPT-2's with biases and
+    65 symbols, nothing is converted late, so that more is said than is taken: by 10 % in one that was measured.
+
     Source: torch/_inductor/memory.py, `reorder_for_peak_memory` (torch 2.13).
 
     Args:

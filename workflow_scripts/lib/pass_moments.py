@@ -196,8 +196,10 @@ def backward_moments(
             moments[name]["activations"] += size
     if device_type == "cpu" and not eager and not by_blocks(step):
         if e == 2:
+            # The second matrix's gradient in half and full precision, beside what attention kept; llama has more there.
+            first_half = block.first_half if tied else block.first_half + (6 if shape.dropout else 4) * d
             moments["up_cast_backward"] = within_block(
-                block.first_half * n, e * (matrices[0] + matrices[1]), 4 * down + (e + 4) * matrices[2]
+                first_half * n, e * (matrices[0] + matrices[1]), 4 * down + (e + 4) * matrices[2]
             )
             moments["embedding_backward"]["casts"] = converted_late(shape, n, moments)
         else:
