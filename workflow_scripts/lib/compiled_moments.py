@@ -88,16 +88,17 @@ def held_of_last_block(shape: ModelShape, step: StepSpec, freed: int) -> int:
     """Gives the bytes by which the block before the last one holds more in its MLP than that, in float32 on a CPU.
 
     The last block's gradients are there, and tensors of its own that wait to be used again: the gradients of gelu's
-    input, of queries, keys and values in one, of two of these apart, and of the scores. Seen with GPT-2 and dropout.
+    input, of queries, keys and values in one, of two of these apart, and of the scores. Seen with GPT-2, dropout
+    and at least as many tokens as it is wide.
 
     Args:
         shape: the model.
         step: batch, precision, accumulation.
         freed: what the last block kept, less its gradients; where that is negative the first block has most.
     """
-    if shape.architecture != "gpt2" or not shape.dropout or shape.n_layer == 1 or freed < 0:
-        return 0
     n = step.batch_size // step.accumulation * shape.sequence_length
+    if shape.architecture != "gpt2" or not shape.dropout or shape.n_layer == 1 or freed < 0 or n < shape.n_embd:
+        return 0
     waiting = 4 * n * (shape.n_inner + 5 * shape.n_embd + shape.n_head * shape.sequence_length)
     return max(waiting - freed, 0)
 

@@ -141,8 +141,9 @@ def backward_moments(
             **all_kept,
             "logits": e * n * V,
             "gradients": 0 if late or (own and e == 2) else e * V * d,
-            # Compiled, what the head read is gone when that gets its gradient, if the head's weight has its own.
-            "workspace": e * n * d if eager or (own and e == 2) else 0,
+            # Compiled, what the head read is gone when that gets its gradient, if the head's weight has its own; but a
+            # processor packs what it multiplies in half precision, which is no tensor.
+            "workspace": e * n * d if eager or (e == 2 and (own or not for_cuda)) else 0,
         },
         "norm_backward": {
             "activations": kept.activations + (block.norm_backward - block.norm) * n + late_hidden,
